@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The object engine: index, life of an object, leases, eviction. It has never heard of a socket,
+ * a wire format or a path.
+ *
+ * A reactor submits struct larder_op's and gets each back exactly once: at once (engine_submit
+ * returns 0) or later from engine_poll of the same reactor (engine_submit returned 1).
+ *
+ * A PUT goes in two steps. engine_submit(PUT or PUT_BEGIN) reserves: status OK, op->object is
+ * FILLING with its pages (engine_object_runs); the owner moves the bytes in, verifies them against
+ * the checks, and calls engine_commit or engine_abort. Other outcomes of the first step:
+ * EXISTS_SAME or CONFLICT (PUT of a present key: length and checks were compared; nothing was
+ * reserved), OK with op->present (PUT_BEGIN of a present key: op->object is referenced, commit
+ * compares), BUSY, NO_SPACE, TOO_LARGE, DEADLINE. While another writer fills the key the op waits
+ * (bounded by its deadline, or not at all with NOWAIT): when that writer commits it ends as
+ * EXISTS_SAME or CONFLICT, when that writer fails it ends as BUSY.
+ *
+ * A GET takes a reference: op->object stays readable, whatever is evicted or deleted, until
+ * engine_unref. WAIT: a FILLING key parks the op until commit, abort or deadline.
+ *
+ * Thread rules: an op and its completion belong to the reactor that submitted it; any reactor may
+ * touch any shard. engine_object_* accessors need a reference (or the filling ownership).
+ */
+#ifndef LARDER_ENGINE_ENGINE_H
+#define LARDER_ENGINE_ENGINE_H
+
+#include <sys/uio.h>
+
+#include <larder/log.h>
+#include <larder/op.h>
+
+#include "base/clock.h"
+#include "mem/memory.h"
+
+struct engine;
+struct engine_reactor;
+struct ledger;			/* view/ledger.h */
+
+struct engine_config {
+	struct larder_memory *memory;
+	struct ledger *ledger;		/* may be NULL: nothing is counted */
+	const struct clock *clock;
+	const struct larder_log *log;	/* may be NULL */
+	uint32_t shards;		/* power of two, 1 to 1024 */
+	uint32_t reactors;		/* 1 to 64 */
+	const char *policy;		/* "fifo", "lru" */
+	uint32_t reserve_pages;		/* kept free ahead of need; 0 = evict exactly on demand */
+	uint64_t max_value_bytes;
+	uint32_t lease_max_ms;
+	uint64_t seed;			/* sampling of shard tails */
+	const char *boot_id;
+};
+
+/* 0 or -errno; -EINVAL logs which value. Rebuilds the index from the record file. */
+int engine_open(const struct engine_config *config, struct engine **ret);
+struct engine *engine_close(struct engine *e);	/* always NULL; no op may be under way */
+void engine_get_rebuilt(const struct engine *e, struct records_rebuilt *ret);
+
+struct engine_reactor *engine_reactor(struct engine *e, uint32_t index);
+/* Called by another reactor's completion for this one: the owner makes its event fd readable. */
+void engine_reactor_set_wake(struct engine_reactor *r, void (*wake)(void *user), void *user);
+
+/* 0: completed, look at op->status. 1: parked, engine_poll will return it. Never fails otherwise. */
+int engine_submit(struct engine_reactor *r, struct larder_op *op);
+/* Next completed op of this reactor, or NULL. Also ends ops whose deadline passed, and evicts a
+ * few victims ahead of need: call it every turn. */
+struct larder_op *engine_poll(struct engine_reactor *r);
+/* Takes a parked op back: 0 = it is the caller's again (status CANCELLED), -EALREADY = its
+ * completion is on its way. */
+int engine_cancel(struct engine_reactor *r, struct larder_op *op);
+/* When engine_poll next has something to do by itself (a deadline), monotonic ns; UINT64_MAX. */
+uint64_t engine_next_deadline(struct engine_reactor *r);
+/* A gap of @gap_ns in which nobody looked (promise 12): leases move, requests do not. */
+void engine_forgive(struct engine *e, uint64_t gap_ns);
+
+/*
+ * Ends a PUT whose bytes are all in their pages and were verified. op->checks/n_checks are those
+ * of the writer (PUT: as submitted; PUT_BEGIN: set now). Sets op->status: OK, EXISTS_SAME or
+ * CONFLICT (op->present), and gives op->object up. Wakes those who wait for the key.
+ */
+void engine_commit(struct engine_reactor *r, struct larder_op *op);
+/* Gives up: pages are free again, waiters get BUSY (PUT) or NOT_FOUND (GET). */
+void engine_abort(struct engine_reactor *r, struct larder_op *op);
+/* Drops the reference that GET (or PUT_BEGIN of a present key) took. */
+void engine_unref(struct engine_reactor *r, struct engine_object *o);
+/* GET with VERIFY found (or the scrubber found) a difference: the object is taken out of service
+ * if the pages really do not match. True when it was quarantined. Reference kept. */
+bool engine_verify(struct engine_reactor *r, struct engine_object *o);
+
+/* Needs a reference or the filling ownership. */
+uint64_t engine_object_length(const struct engine_object *o);
+uint64_t engine_object_digest(const struct engine_object *o);
+uint32_t engine_object_n_runs(const struct engine_object *o);
+void engine_object_runs(const struct engine_object *o, struct larder_run *runs, uint32_t first,
+			uint32_t n);
+void engine_object_checks(const struct engine_object *o, uint32_t *checks, uint32_t first,
+			  uint32_t n);
+/*
+ * Describes [@offset, @offset + @length) of the value as at most @max pieces of the arena. Returns
+ * the number of pieces; *@ret_bytes = bytes they cover (less than @length when @max was reached).
+ */
+uint32_t engine_object_iov(const struct engine_object *o, uint64_t offset, uint64_t length,
+			   struct iovec *iov, uint32_t max, uint64_t *ret_bytes);
+
+/* Tenants and namespaces (control path: may allocate; any thread). */
+int engine_tenant_add(struct engine *e, const char *name, uint32_t *ret_tenant);
+/*
+ * Opens or creates. @d NULL: no opinion. Returns enum larder_status: OK (id in *@ret_ns),
+ * NOT_FOUND, LAYOUT_MISMATCH (*@field names it), QUOTA (directory full), BAD_REQUEST (name).
+ */
+int engine_namespace_open(struct engine *e, uint32_t tenant, const void *name, uint16_t name_len,
+			  const struct larder_descriptor *d, bool create, uint32_t *ret_ns,
+			  const char **field);
+/* NULL when @ns is no namespace that @tenant may use. @viewer: any tenant's. */
+const struct namespace_record *engine_namespace(struct engine *e, uint32_t tenant, bool viewer,
+						uint32_t ns);
+/* Sums of one namespace. */
+void engine_namespace_usage(struct engine *e, uint32_t ns, uint64_t *objects, uint64_t *bytes);
+const char *engine_tenant_name(struct engine *e, uint32_t tenant);
+struct records *engine_records(struct engine *e);
+
+/* For tests and the model: everything that must return to where it was. */
+struct engine_counts {
+	uint64_t objects, filling, doomed, references, leases, parked;
+	uint64_t free_pages, free_records;
+	uint64_t evictions, evicted_bytes;
+};
+void engine_get_counts(struct engine *e, struct engine_counts *ret);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The client library.
+ *
+ *	struct larder_client *c;
+ *	struct larder_client_options o = LARDER_CLIENT_OPTIONS_INIT;
+ *	o.url = "larder://127.0.0.1"; o.tenant = "demo"; o.secret = s; o.secret_len = n;
+ *	if (larder_open(&o, &c)) ...
+ *	uint32_t ns;
+ *	larder_ns_open(c, "llama-3.1-8b@r7", NULL, LARDER_NS_CREATE, 1000, &ns);
+ *	larder_put(c, ns, key, key_len, value, len, 1000);
+ *	larder_get(c, ns, key, key_len, buffer, sizeof(buffer), &len, 1000);
+ *	larder_close(c);
+ *
+ * Return values: 0 = done; positive = enum larder_status, what became of the operation; negative =
+ * -errno for a call that makes no sense or lacked memory (-EINVAL, -ENOMEM, -ECHILD after a fork).
+ *
+ * Promises kept here: a GET gives exactly what was put or an error (checks are verified by
+ * default); a buffer is yours again at its completion and only then; every wait has a deadline
+ * (milliseconds from the call; 0 = the handle's default; it is never infinite).
+ *
+ * Thread rules: one handle serves any number of threads. Completions are taken by whoever calls
+ * larder_poll. A handle made before fork() belongs to the parent: in the child every call on it
+ * returns -ECHILD and larder_close only frees memory.
+ */
+#ifndef LARDER_CLIENT_H
+#define LARDER_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <larder/descriptor.h>
+#include <larder/environment.h>
+#include <larder/log.h>
+#include <larder/op.h>
+#include <larder/status.h>
+#include <larder/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct larder_client;
+struct larder_region;
+
+struct larder_client_options {
+	uint32_t size;			/* sizeof(struct larder_client_options): set by the INIT macro */
+	uint32_t flags;			/* LARDER_OPEN_* */
+	const char *url;		/* "larder://host[:port]" (picks), "tcp://host:16180",
+					 * "shm:///run/larder/larder.sock" */
+	const char *tenant;
+	const void *secret;		/* copied */
+	size_t secret_len;
+	uint32_t deadline_ms;		/* default of calls that give 0; 30,000 */
+	uint32_t connect_timeout_ms;	/* one attempt; 2,000 */
+	uint32_t keepalive_ms;		/* asked of the node; 0 = the node's */
+	uint32_t grace_ms;		/* after a deadline: wait for the node to let go; 50 */
+	uint32_t fail_fast_after;	/* failures in a row until DISCONNECTED at once; 3 */
+	uint64_t bounce_bytes;		/* scratch memory for unregistered buffers; 64 MiB */
+	const struct larder_log *log;	/* copied; NULL = silence */
+};
+#define LARDER_OPEN_VIEWER 0x1u		/* role viewer: shm and peer credentials only, no secret */
+#define LARDER_CLIENT_OPTIONS_INIT                                                                 \
+	{ .size = sizeof(struct larder_client_options) }
+
+/*
+ * Makes a handle and its progress thread. Does not wait for the node: it need not be up yet.
+ * 0, -EINVAL (url, tenant), -ENOMEM, other -errno.
+ */
+int larder_open(const struct larder_client_options *options, struct larder_client **ret);
+/* Cancels what is under way, frees everything. No other call may be inside. NULL is fine. */
+void larder_close(struct larder_client *c);
+/*
+ * Opens a handle without a thread, with time and randomness handed in: for tests, the simulator and
+ * replay over "loop://name". While a synchronous call waits it steps the handle and calls @step
+ * (which steps the node; may be NULL). Not to be used from several threads.
+ */
+int larder_open_stepped(const struct larder_client_options *options,
+			const struct larder_environment *environment, int (*step)(void *user),
+			void *user, struct larder_client **ret);
+/* Stepped handles: one turn. Returns how much was done (0 = idle). */
+int larder_step(struct larder_client *c);
+
+/* What the node said at the last handshake. */
+struct larder_client_info {
+	char url[256];			/* the one in use: what larder:// picked */
+	bool connected;
+	uint32_t credits, page_size_bytes, check_block, keepalive_ms, lease_max_ms;
+	uint64_t max_value_bytes;
+	uint64_t reconnects, retries, cancelled, buffers_lost, checksum_errors;
+};
+void larder_get_info(struct larder_client *c, struct larder_client_info *ret);
+/* The sentence that came with the last failure on this thread; never NULL. */
+const char *larder_last_error(void);
+
+/* --- namespaces ------------------------------------------------------------------------------ */
+
+#define LARDER_NS_CREATE 0x1u
+/* @d NULL: no opinion. Name: 1 to 128 bytes, NUL-terminated here. LAYOUT_MISMATCH: the field is in
+ * larder_last_error(). The id stays valid over reconnects. */
+int larder_ns_open(struct larder_client *c, const char *name, const struct larder_descriptor *d,
+		   uint32_t flags, uint32_t deadline_ms, uint32_t *ret_ns);
+int larder_ns_descriptor(struct larder_client *c, uint32_t ns, struct larder_descriptor *ret);
+
+struct larder_ns_info {
+	char name[LARDER_TENANT_NAME_MAX + 1 + LARDER_NS_NAME_MAX + 1];
+	uint32_t ns;
+	uint64_t objects, bytes, created_ms;
+};
+/* Calls @fn for each; stops when it returns false. */
+int larder_ns_list(struct larder_client *c, bool (*fn)(void *user, const struct larder_ns_info *i),
+		   void *user, uint32_t deadline_ms);
+int larder_ns_flush(struct larder_client *c, uint32_t ns, bool force, uint32_t deadline_ms,
+		    uint64_t *ret_objects, uint64_t *ret_bytes);
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/*
+ * Memory that is direct on every transport (a memfd on shm). Page-aligned, zeroed. Freed by
+ * larder_region_free when no operation uses it (-EBUSY otherwise). -ENOMEM also when hugepages were
+ * asked for and are not there.
+ */
+#define LARDER_REGION_HUGE 0x1u
+int larder_region_alloc(struct larder_client *c, size_t size, uint32_t flags,
+			struct larder_region **ret);
+/* The application's own memory: direct on verbs, costs a copy elsewhere. */
+int larder_region_register(struct larder_client *c, void *addr, size_t size,
+			   struct larder_region **ret);
+void *larder_region_addr(const struct larder_region *r);
+size_t larder_region_size(const struct larder_region *r);
+int larder_region_free(struct larder_region *r);
+/* After BUFFER_LOST: makes the region direct again. No operation may use it meanwhile (-EBUSY). */
+int larder_region_renew(struct larder_region *r);
+
+/* --- one key, synchronous -------------------------------------------------------------------- */
+
+/* OK or EXISTS_SAME (positive) both mean that the value is there. */
+int larder_put(struct larder_client *c, uint32_t ns, const void *key, size_t key_len,
+	       const void *value, size_t len, uint32_t deadline_ms);
+/*
+ * The whole value. TOO_SMALL before the first byte when @room is less than its size; *@ret_len is
+ * the size then, too.
+ */
+int larder_get(struct larder_client *c, uint32_t ns, const void *key, size_t key_len, void *buffer,
+	       size_t room, size_t *ret_len, uint32_t deadline_ms);
+/* 0 or LARDER_NOT_FOUND. */
+int larder_exists(struct larder_client *c, uint32_t ns, const void *key, size_t key_len,
+		  uint32_t deadline_ms);
+int larder_stat(struct larder_client *c, uint32_t ns, const void *key, size_t key_len,
+		uint32_t flags, uint32_t deadline_ms, struct larder_stat *ret);
+int larder_delete(struct larder_client *c, uint32_t ns, const void *key, size_t key_len,
+		  uint32_t flags, uint32_t deadline_ms);
+int larder_ping(struct larder_client *c, uint32_t deadline_ms);
+
+/* One page of keys. *@cursor: 0 to begin; 0 afterwards = that was all. */
+int larder_list(struct larder_client *c, uint32_t ns, const void *prefix, size_t prefix_len,
+		uint64_t *cursor, uint32_t max,
+		bool (*fn)(void *user, const void *key, size_t key_len, const struct larder_stat *st),
+		void *user, uint32_t deadline_ms);
+
+/* --- batches, asynchronous ------------------------------------------------------------------- */
+
+/* One key of a batch. Everything it points to is the library's until the item is done. */
+struct larder_item {
+	const void *key;
+	size_t key_len;
+	const struct iovec *iov;	/* PUT: the value; GET: where it goes */
+	int iovcnt;
+	uint64_t offset;		/* GET: range; whole value when length is 0 */
+	uint64_t length;
+	/* results */
+	int status;			/* enum larder_status; -1 = not done yet */
+	uint8_t presence;		/* EXISTS: enum larder_presence */
+	uint64_t done_bytes;		/* GET: bytes delivered; PUT: bytes of the value */
+	struct larder_stat stat;	/* STAT; GET and PUT set size_bytes */
+};
+
+struct larder_batch {
+	uint8_t opcode;			/* LARDER_OP_PUT, GET, EXISTS, LEASE, RELEASE, STAT, DELETE */
+	uint32_t ns;
+	uint32_t flags;			/* enum larder_op_flags; NO_CHECKS on GET = checks off */
+	uint32_t deadline_ms;
+	uint32_t ttl_ms;		/* PUT */
+	uint64_t lease_id;		/* EXISTS with LEASE, LEASE, RELEASE */
+	uint32_t lease_ms;
+	struct larder_item *items;
+	uint32_t n_items;
+	/* called from the progress thread as each item is done; may be NULL; must not block and not
+	 * call back into the library except larder_submit */
+	void (*item_done)(void *user, struct larder_batch *b, uint32_t index);
+	void *user;
+	/* results */
+	uint32_t leading_run;		/* EXISTS: keys found before the first absent one */
+	uint32_t n_done;
+	void *internal;			/* the library's */
+};
+
+/*
+ * Starts a batch; it belongs to the library until larder_poll gives it back (once). 0; -EINVAL;
+ * -ENOMEM; -EAGAIN when too many are under way.
+ */
+int larder_submit(struct larder_client *c, struct larder_batch *b);
+/* Batches that are done, at most @max. Returns the number. Never blocks. */
+int larder_poll(struct larder_client *c, struct larder_batch **done, int max);
+/* Readable while larder_poll has something; owned by the handle. */
+int larder_event_fd(struct larder_client *c);
+/* Asks for an early end; the batch still comes back through larder_poll. */
+int larder_cancel(struct larder_client *c, struct larder_batch *b);
+/* Submits and waits for this batch alone. 0 when every item ended OK or EXISTS_SAME, else the first
+ * other status; each item has its own. */
+int larder_run(struct larder_client *c, struct larder_batch *b);
+
+/* --- layer by layer -------------------------------------------------------------------------- */
+
+struct larder_put_stream;
+/* Reserves @length bytes. EXISTS is not told before the commit. */
+int larder_put_begin(struct larder_client *c, uint32_t ns, const void *key, size_t key_len,
+		     uint64_t length, uint32_t deadline_ms, struct larder_put_stream **ret);
+int larder_put_part(struct larder_put_stream *s, uint64_t offset, const void *data, size_t len);
+/* Both end the stream and free it. Commit needs every byte to have been given once. */
+int larder_put_commit(struct larder_put_stream *s);
+int larder_put_abort(struct larder_put_stream *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node as a library: no process policy in it. It makes no thread and reads no clock, no
+ * randomness and no file by path; the daemon (or a test, or a simulator) hands those in and steps
+ * each reactor, from its own thread or all from one.
+ *
+ *	larder_memory_open -> larder_node_open -> larder_node_tenant_add -> larder_node_listen
+ *	-> per reactor: larder_node_step until it returns 0, then wait on larder_node_event_fd
+ *	-> larder_node_drain -> larder_node_close -> larder_memory_close
+ *
+ * Thread rules: step, event_fd: one thread per reactor index. Everything else: one control thread,
+ * which may be another than the reactors'; it is served by them at their next turn.
+ */
+#ifndef LARDER_NODE_H
+#define LARDER_NODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <larder/environment.h>
+#include <larder/log.h>
+#include <larder/memory.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct larder_node;
+
+struct larder_node_config {
+	struct larder_memory *memory;		/* stays the caller's; outlives the node */
+	const struct larder_environment *environment;	/* NULL: the kernel's; copied */
+	const struct larder_log *log;		/* NULL: silence; copied */
+	const char *boot_id;			/* NULL: "" */
+	uint32_t reactors;			/* 1 to 64 */
+	uint32_t shards;			/* power of two, 1 to 1024 */
+	const char *policy;			/* "lru", "fifo" */
+	uint64_t reserve_bytes;			/* kept free ahead of need */
+	uint64_t max_value_bytes;		/* 1 to 256 MiB */
+	uint32_t lease_max_ms;
+	uint32_t max_connections;		/* all reactors together */
+	uint32_t max_unauthenticated;		/* of these, before AUTH */
+	uint32_t handshake_timeout_ms;
+	uint32_t keepalive_ms;			/* silence that ends a session */
+	uint32_t stall_timeout_ms;		/* a transfer without progress ends its connection */
+	uint32_t credits;			/* requests in flight per connection */
+	uint64_t max_region_bytes;		/* per connection */
+	uint32_t max_regions;			/* per connection */
+	bool verify_commit;			/* CRC a PUT before it becomes visible; true */
+	long viewer_uid;			/* uid that may be viewer beside 0; -1 = none */
+	uint64_t seed;				/* of sampling; any number */
+};
+
+/* Sets every field to its documented default (the same that larderd prints). */
+void larder_node_config_defaults(struct larder_node_config *config);
+
+/* 0 or -errno; each failure logs one line. */
+int larder_node_open(const struct larder_node_config *config, struct larder_node **ret);
+/* Ends all connections, frees everything. NULL is fine. No reactor may be stepped any more. */
+void larder_node_close(struct larder_node *node);
+
+/*
+ * Adds a tenant, or replaces its secrets (up to two valid at once; the second may be NULL).
+ * Secrets are copied, 1 to 1024 bytes. 0, -EINVAL (name, length), -ENOSPC (too many tenants).
+ */
+int larder_node_tenant_add(struct larder_node *node, const char *name, const void *secret,
+			   size_t secret_len, const void *second, size_t second_len);
+
+/* "tcp://127.0.0.1:16180", "shm:///run/larder/larder.sock", "loop://name". Every reactor listens.
+ * 0 or -errno; the log says what is wrong with it. */
+int larder_node_listen(struct larder_node *node, const char *url);
+/* The port that "tcp://127.0.0.1:0" got, 0 when there is none. */
+int larder_node_port(const struct larder_node *node);
+
+/*
+ * One turn of one reactor. Returns how much it did (0 = idle) or -errno when the reactor is broken
+ * beyond repair (its log line says why).
+ */
+int larder_node_step(struct larder_node *node, uint32_t reactor);
+/* Readable (poll, epoll) when a step has something to do; owned by the node. */
+int larder_node_event_fd(struct larder_node *node, uint32_t reactor);
+/* How long a sleep on the event fd may last, milliseconds; at most 1,000. */
+int larder_node_timeout_ms(struct larder_node *node, uint32_t reactor);
+/* Counts the turns of a reactor: a watchdog's food. */
+uint64_t larder_node_turns(const struct larder_node *node, uint32_t reactor);
+
+/* Draining: see DRAINING in <larder/status.h>. Undrain before it is done is allowed. */
+void larder_node_drain(struct larder_node *node, bool on);
+bool larder_node_is_drained(const struct larder_node *node);	/* nothing is under way */
+
+struct larder_node_stats {
+	struct larder_memory_info memory;
+	uint64_t uptime_ms;
+	uint64_t pages_free, records_free;
+	uint64_t objects, value_bytes, evictions;
+	uint64_t leases, references, filling, parked;
+	uint64_t connections, unauthenticated, regions, region_bytes, requests;
+	uint64_t rebuilt_objects, dropped_records;
+	uint64_t bytes_per_object;	/* metadata: records, heap and index over the capacity */
+	bool draining;
+};
+void larder_node_get_stats(struct larder_node *node, struct larder_node_stats *ret);
+/* The ledger's memfd for readers: map it PROT_READ, MAP_SHARED; the caller closes it. -errno. */
+int larder_node_ledger_fd(struct larder_node *node);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
