@@ -31,7 +31,7 @@ $(error FLAVOUR is default, asan or tsan)
 endif
 Q := $(if $(V),,@)
 
-# --- modules: which may link which; lowest first (DEPS in reverse link order) ---------------------
+# --- modules: which may link which; lowest first (DEPS in reverse link order) ---
 MODULES := base mem view wire transport engine node client
 DEPS_base :=
 DEPS_mem := base
@@ -49,3 +49,34 @@ LIBS_engine :=
 ALL_LIBS := -lisal -lxxhash -lcrypto
 
 include mk/rules.mk
+include mk/programs.mk
+include mk/ctl.mk mk/contract.mk mk/fuzz.mk mk/lint.mk
+include mk/tests.mk
+
+# --- what people type ---
+.PHONY: help deps demo run check check-quick check-native promises bench lint clean
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make demo          installs what is missing, builds, starts a node, shows it at work, stops it
+## make run           the same node in the foreground
+## make check         every test that exists
+## make check-quick   the inner loop: unit tests, contract, fuzz corpus, lint
+## make check-native  FLAVOUR=asan|tsan: the native tiers under a sanitizer
+## make bench         ceilings, then the node; figures, chart
+## make lint          layers and limits
+## make install       DESTDIR= PREFIX=
+
+deps: $(O)/.deps
+$(O)/.deps: packaging/debian/control
+	@packaging/install-deps
+	@mkdir -p $(@D) && touch $@
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@BIN=$(abspath $(BIN)) packaging/demo/demo
+run: deps
+	@$(MAKE) --no-print-directory all
+	@BIN=$(abspath $(BIN)) packaging/demo/run
+clean:
+	rm -rf $(O)

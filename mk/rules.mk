@@ -20,7 +20,7 @@ lib-$(1): $$(call archive,$(1))
 endef
 $(foreach m,$(MODULES),$(eval $(call module,$(m))))
 
-# --- unit tests: tests/unit/<module>/test_*.c link that module and what it may include ------------
+# --- unit tests: tests/unit/<module>/test_*.c link that module and what it may include ---
 define unit
 UNIT_$(1) := $$(patsubst tests/unit/$(1)/%.c,$$(B)/tests/unit/$(1)/%,$$(wildcard tests/unit/$(1)/test_*.c))
 UNIT_TESTS += $$(UNIT_$(1))

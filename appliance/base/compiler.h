@@ -13,7 +13,7 @@
 #define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ < b_ ? a_ : b_; })
-#define MAX(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ > b_ ? a_ : b_; })
+#define MAX(a, b) ({ __typeof__(a) c_ = (a); __typeof__(b) d_ = (b); c_ > d_ ? c_ : d_; })
 #define ALIGN_UP(x, to) ((((x) + (to) - 1) / (to)) * (to))
 #define ALIGN_DOWN(x, to) (((x) / (to)) * (to))
 #define CACHE_LINE 64
@@ -35,6 +35,8 @@ static inline void cleanup_closep(const int *fd)
 
 #define _cleanup_free_ __attribute__((cleanup(cleanup_freep)))
 #define _cleanup_close_ __attribute__((cleanup(cleanup_closep)))
+/* On the definition of every larder_* function: objects are built with hidden visibility. */
+#define LARDER_PUBLIC __attribute__((visibility("default")))
 #define _printf_(fmt, first) __attribute__((format(printf, fmt, first)))
 
 #endif

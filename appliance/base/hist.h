@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Histogram bounds: log2 with four steps per octave. Bucket i holds b(i-1) < v <= b(i), so that a
- * value equal to a bound lands below it, as Prometheus' "le" wants. b(0) = 0; then every value to 4,
- * then four bounds an octave. 160 buckets reach beyond 2^40 (18 minutes in ns).
+ * value equal to a bound lands below it, as Prometheus' "le" wants. b(0) = 0; then every value to
+ * 4, then four bounds an octave. 160 buckets reach beyond 2^40 (18 minutes in ns).
  */
 #ifndef LARDER_BASE_HIST_H
 #define LARDER_BASE_HIST_H

@@ -11,20 +11,28 @@
 
 #include "base/compiler.h"
 
+/* In the index, but without pages and a filled record yet: its key is still that of the op. */
+#define OBJECT_RESERVING 0x80u
+#define OBJECT_GONE 0x80000000u
+#define OBJECT_SEG_NONE 0xffu
+#define OBJECT_TTL 0x1u		/* it may expire: only then is that part of its record looked at */
+
 struct engine_object {
-	/* all guarded by the shard's lock, except refs */
+	/* Guarded by the shard's lock, except refs and leases. hash, chain, tenant and state are also
+	 * peeked at without it, so they are stored as atomics. */
 	uint64_t hash;		/* of (namespace, key) */
 	uint64_t at;		/* the policy's clock: when it got its place in the list */
 	uint32_t chain;		/* next in the hash bucket, slot */
 	uint32_t prev, next;	/* policy list, slots */
-	uint32_t refs;		/* atomic: transfers that read it */
+	uint32_t refs;		/* atomic: transfers that read it; OBJECT_GONE: the last one frees it */
 	uint32_t size_pages;
 	uint32_t waiters;	/* head of parked ops: index + 1 into the engine's waiter table */
-	uint32_t leases;	/* first lease entry, index + 1; 0 = none */
-	uint16_t tenant;
-	uint8_t state;		/* enum record_state, a copy */
+	uint32_t leases;	/* its group of leases, index + 1; 0 = none. Leases' lock */
+	uint8_t tenant;
+	uint8_t flags;		/* OBJECT_TTL */
+	uint8_t state;		/* enum record_state, a copy; or OBJECT_RESERVING */
 	uint8_t seg;		/* policy list it is in; 0xff = none */
-	uint64_t last;		/* the policy's second clock: last counted touch */
+	uint64_t last;		/* the policy's second clock; OBJECT_RESERVING: its op */
 	struct engine *engine;	/* for the accessors */
 };
 static_assert(sizeof(struct engine_object) == 64, "a cache line");

@@ -11,6 +11,7 @@
 #ifndef LARDER_ENGINE_POLICY_H
 #define LARDER_ENGINE_POLICY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/object.h"
@@ -21,7 +22,7 @@
 struct policy_list {
 	uint32_t head;
 	uint32_t tail;
-	uint64_t bytes;
+	uint64_t pages;		/* of its objects */
 	uint64_t count;
 };
 
@@ -32,6 +33,7 @@ struct policy_set {
 
 struct policy {
 	const char *name;
+	bool by_touch;		/* a hit moves an object: after a restart lists follow the last touch */
 	void (*on_insert)(struct engine_object *objects, struct policy_set *set, uint32_t slot,
 			  uint64_t now_ns);
 	void (*on_hit)(struct engine_object *objects, struct policy_set *set, uint32_t slot,

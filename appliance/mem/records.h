@@ -104,7 +104,8 @@ struct namespace_record {
 	uint64_t created_ms;
 	uint16_t name_len;
 	uint8_t name[LARDER_NS_NAME_MAX];
-	uint8_t reserved[870 - sizeof(struct larder_descriptor)];
+	uint8_t reserved[866 - sizeof(struct larder_descriptor)];
+	uint32_t crc;		/* CRC-32C of tenant, created_ms, name_len, name, descriptor */
 	struct larder_descriptor descriptor;
 };
 static_assert(sizeof(struct namespace_record) == 1024, "format");
@@ -119,14 +120,25 @@ struct records_rebuilt {
 	uint64_t dropped_twice;		/* pages claimed by two */
 	uint64_t dropped_unfinished;	/* FILLING, DOOMED, QUARANTINED */
 	uint64_t leases;
-	uint64_t gap_ns;		/* time that nobody looked: deadlines of leases were moved by it */
+	uint64_t gap_ns;		/* nobody looked: leases were moved by it */
 };
 
-/* Formats or checks @base (records_bytes() long). 0, -EPROTO with *@why set to a sentence. */
+/*
+ * Formats or checks @base (records_bytes() long). 0, or -EPROTO with *@why set to a sentence (valid
+ * until this thread's next call), or -EINVAL / -ENOMEM. @geometry's values are the final ones (no
+ * zeros for defaults). @boot_id as in records_set_boot.
+ */
 size_t records_bytes(uint32_t records, uint32_t leases, uint32_t namespaces);
 int records_attach(void *base, size_t size, const struct larder_memory_config *geometry,
 		   const char *boot_id, bool fresh, struct records **ret, const char **why);
 struct records *records_detach(struct records *r);	/* always NULL */
+/*
+ * Says which boot this is ("" or NULL: unknown, nothing happens). 0, or 1 when the content is of
+ * another boot: a power loss, after which neither the order of stores nor monotonic times hold.
+ * Everything in the file is dropped then. Call it before records_rebuild and before anything is
+ * added. -EINVAL: longer than 47 bytes.
+ */
+int records_set_boot(struct records *r, const char *boot_id);
 
 uint32_t records_count(const struct records *r);
 struct record *records_at(struct records *r, uint32_t slot);

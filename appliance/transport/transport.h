@@ -173,6 +173,12 @@ struct transport_ops {
 	 * offset; NULL: is thrown away). At return the old memory is no longer the transport's.
 	 * -ENOENT: no such buffer is posted. */
 	int (*redirect_rx)(struct transport_conn *c, uint64_t cookie, void *to);
+
+	/* control, added later */
+	/* The address that listen took, as connect wants it ("127.0.0.1:34567" after port 0). */
+	int (*bound)(struct transport *t, char *text, size_t size);
+	/* The listening socket, still owned by @t: a dup of it goes to listen_fd of the next reactor. */
+	int (*listener_fd)(struct transport *t);
 };
 
 struct transport {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ledger's memory and its writers. The layout is published in <larder/ledger.h>; this is the
- * node's side: open it over memory (a memfd now, BPF maps later; callers can't tell), count into it.
+ * node's side: open it over memory (a memfd now, BPF maps later; callers can't tell), count into
+ * it.
  *
  * Thread rules: ledger_usage() slots have one writer each; ledger_gauge_* are atomic.
  */

@@ -101,7 +101,7 @@ struct wire_welcome {
 	uint64_t max_value_bytes;
 	uint64_t max_region_bytes;
 	uint32_t max_message;
-	uint32_t credits;		/* requests in flight; one more for CANCEL, RELEASE, PING, PUT_ABORT */
+	uint32_t credits;		/* requests in flight; one more for operations marked C */
 	uint32_t page_size;
 	uint32_t check_block;
 	uint32_t keepalive_ms;		/* silence longer than this ends the session */
@@ -205,7 +205,7 @@ struct wire_put {
 	uint64_t length;
 	uint64_t digest;
 	uint32_t ttl_ms;
-	uint32_t gate;			/* PUT from regions, else 0 */
+	uint32_t gate;			/* with segments on shm; else not looked at */
 	uint32_t n_checks;		/* larder_check_count(length); PUT_BEGIN: 0 */
 	uint16_t n_segs;		/* 0: payload is inline, length bytes (PUT_BEGIN: none) */
 	uint16_t key_len;
@@ -251,7 +251,7 @@ struct wire_put_abort {
 struct wire_get {
 	struct wire_common c;
 	uint64_t offset;		/* multiple of the check block unless NO_CHECKS */
-	uint64_t length;		/* bytes wanted from there; the node cuts at the value's end */
+	uint64_t length;		/* bytes wanted from there; cut at the value's end */
 	uint64_t room;			/* WHOLE: bytes the reader has room for (else TOO_SMALL) */
 	uint32_t gate;
 	uint16_t n_segs;		/* where the bytes go, in order; 0: inline in the reply */
@@ -357,6 +357,17 @@ struct wire_op_info {
 /* NULL: no such operation. */
 const struct wire_op_info *wire_op_info(uint8_t op);
 
+/* Flags of struct larder_op that a client may set; the others are the node's own. */
+#define WIRE_CLIENT_FLAGS                                                                          \
+	(LARDER_F_NOWAIT | LARDER_F_WAIT | LARDER_F_VERIFY | LARDER_F_BY_HASH | LARDER_F_FORCE |   \
+	 LARDER_F_WHOLE | LARDER_F_LEASE | LARDER_F_FILL | LARDER_F_HARD | LARDER_F_NO_CHECKS)
+/* "tenant:name": a namespace of someone else, as a viewer spells it. */
+#define WIRE_NS_NAME_MAX (LARDER_TENANT_NAME_MAX + 1u + LARDER_NS_NAME_MAX)
+/* Keys in one STAT, so that the answer fits a message. */
+#define WIRE_STAT_KEYS_MAX                                                                         \
+	((WIRE_MESSAGE_MAX - WIRE_HEADER_SIZE - sizeof(struct wire_stats_done)) /                  \
+	 sizeof(struct wire_stat))
+
 /* Completes @h (magic, version, crc) over @body. */
 void wire_header_seal(struct wire_header *h, const void *body);
 /* Checks what can be checked before the body is there: magic, version, op known, body_len.
@@ -368,7 +379,8 @@ int wire_body_check(const struct wire_header *h, const void *body);
 
 /*
  * Requests, decoded: the fixed struct by value, the variable parts as pointers into the body.
- * Every decoder: 0 or -EBADMSG (lengths disagree, counts over limits, trailing bytes).
+ * Every decoder: 0 or -EBADMSG (lengths disagree, counts over limits, trailing bytes); what *ret
+ * holds then is undefined.
  */
 struct wire_request {
 	struct wire_header header;
@@ -400,6 +412,7 @@ struct wire_request {
 };
 int wire_request_decode(const struct wire_header *h, const void *body, struct wire_request *ret);
 struct wire_seg wire_seg_at(const struct wire_request *r, uint32_t i);
+uint32_t wire_check_at(const uint8_t *checks, uint32_t i);
 uint64_t wire_segs_total(const struct wire_request *r);
 /* Splits the list of keys; at most @max into @keys. Number or -EBADMSG. */
 int wire_keys_decode(const struct wire_request *r, struct larder_op_key *keys, uint32_t max);

@@ -137,6 +137,7 @@ struct larder_op {
 	uint32_t leading_run;		/* EXISTS: keys found before the first absent one */
 	uint64_t count;			/* NS_FLUSH: objects; DELETE: deleted */
 	uint64_t bytes;			/* NS_FLUSH: bytes */
+	uint64_t kept;			/* NS_FLUSH: objects left because they are leased or pinned */
 	struct engine_object *object;	/* GET: referenced; PUT: being filled. See engine.h */
 	bool present;			/* PUT_BEGIN: key is there, parts are to be discarded */
 

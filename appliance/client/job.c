@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Jobs: how a caller's batch becomes calls, and how their results become the caller's.
+ *
+ * Jobs with something to issue take turns, one call each, so that a batch of a thousand values does
+ * not stand before somebody's look-up. Within a batch GET and PUT go from the last key to the first
+ * (the node then evicts a prefix's end before its beginning); look-ups go forward, many keys to a
+ * message.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/conn.h"
+#include "client/core.h"
+
+static bool job_ok(int status)
+{
+	return status == LARDER_OK || status == LARDER_EXISTS_SAME;
+}
+
+static bool job_is_value(uint8_t opcode)
+{
+	return opcode == LARDER_OP_PUT || opcode == LARDER_OP_GET;
+}
+
+void job_init_one(struct job *job, uint8_t opcode, uint32_t ns)
+{
+	*job = (struct job){ .kind = JOB_ONE, .opcode = opcode, .ns = ns };
+	list_init(&job->link);
+	list_init(&job->ready);
+}
+
+static int job_check_item(const struct larder_batch *b, const struct larder_item *item)
+{
+	uint64_t end;
+
+	if (!item->key || item->key_len < 1 || item->key_len > LARDER_KEY_MAX)
+		return -EINVAL;
+	if ((b->flags & LARDER_F_BY_HASH) && item->key_len != LARDER_KEY_HASH_SIZE)
+		return -EINVAL;
+	if (!job_is_value(b->opcode))
+		return 0;
+	if (item->iovcnt < 0 || (item->iovcnt && !item->iov))
+		return -EINVAL;
+	if (iov_total(item->iov, item->iovcnt) == UINT64_MAX)
+		return -EINVAL;
+	if (b->opcode == LARDER_OP_PUT)
+		return iov_total(item->iov, item->iovcnt) ? 0 : -EINVAL;
+	if (__builtin_add_overflow(item->offset, item->length, &end) ||
+	    end > UINT64_MAX - LARDER_CHECK_BLOCK || (item->offset && !item->length))
+		return -EINVAL;
+	return 0;
+}
+
+int job_init_batch(struct job *job, struct larder_batch *b)
+{
+	switch (b->opcode) {
+	case LARDER_OP_PUT:
+	case LARDER_OP_GET:
+	case LARDER_OP_EXISTS:
+	case LARDER_OP_LEASE:
+	case LARDER_OP_STAT:
+	case LARDER_OP_DELETE:
+		if (!b->n_items)
+			return -EINVAL;
+		break;
+	case LARDER_OP_RELEASE:
+		break;	/* without keys: all of the lease */
+	default:
+		return -EINVAL;
+	}
+	if ((b->n_items && !b->items) || b->flags & ~WIRE_CLIENT_FLAGS)
+		return -EINVAL;
+	for (uint32_t i = 0; i < b->n_items; i++) {
+		int r = job_check_item(b, &b->items[i]);
+
+		if (r < 0)
+			return r;
+	}
+	job_init_one(job, b->opcode, b->ns);
+	job->kind = JOB_BATCH;
+	job->batch = b;
+	job->left = b->n_items ? b->n_items : 1;
+	for (uint32_t i = 0; i < b->n_items; i++) {
+		struct larder_item *item = &b->items[i];
+
+		item->status = -1;
+		item->presence = LARDER_ABSENT;
+		item->done_bytes = 0;
+		memset(&item->stat, 0, sizeof(item->stat));
+	}
+	b->n_done = 0;
+	b->leading_run = 0;
+	return 0;
+}
+
+void job_text(struct job *job, int status, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (job_ok(status) || job->text[0])
+		return;
+	va_start(ap, fmt);
+	(void)vsnprintf(job->text, sizeof(job->text), fmt, ap);	/* a cut sentence is still one */
+	va_end(ap);
+}
+
+void job_fault(struct job *job, const char *text)
+{
+	job_text(job, LARDER_INTERNAL, "%s", text);
+	job->status = LARDER_INTERNAL;
+}
+
+void job_finish(struct job *job, int status)
+{
+	struct larder_batch *b = job->batch;
+
+	if (!job->status && !job_ok(status))
+		job->status = status;
+	else if (job->kind != JOB_BATCH && !job->status)
+		job->status = status;	/* EXISTS_SAME is told */
+	if (!job_ok(job->status) && !job->text[0])
+		job_text(job, job->status, "%s", larder_status_text(job->status));
+	if (job->kind == JOB_BATCH && b->opcode == LARDER_OP_EXISTS) {
+		while (b->leading_run < b->n_items &&
+		       (b->items[b->leading_run].presence == LARDER_PRESENT ||
+			b->items[b->leading_run].presence == LARDER_LEASED))
+			b->leading_run++;
+	}
+	list_remove(&job->link);
+	list_remove(&job->ready);
+	job->finished(job);
+}
+
+void job_item_done(struct job *job, uint32_t index, int status)
+{
+	struct larder_batch *b = job->batch;
+
+	if (!job->status && !job_ok(status))
+		job->status = status;
+	if (index < b->n_items) {
+		b->items[index].status = status;
+		b->n_done++;
+		if (b->item_done)
+			b->item_done(b->user, b, index);
+	}
+	if (--job->left == 0)
+		job_finish(job, job->status);
+}
+
+/* Items that no call has taken yet. */
+static void job_end_rest(struct job *job, int status)
+{
+	struct larder_batch *b = job->batch;
+	uint32_t rest;
+
+	if (!b->n_items) {
+		if (!job->issued)
+			job_item_done(job, 0, status);
+		return;
+	}
+	rest = b->n_items - job->issued;
+	for (uint32_t i = 0; i < rest; i++) {
+		uint32_t index = job_is_value(job->opcode) ? rest - 1 - i : job->issued + i;
+
+		/* the last one may finish the job */
+		job_item_done(job, index, status);
+	}
+}
+
+/* What a caller is told when its time is over and there never was a node. */
+static int job_end_status(struct job *job, int status)
+{
+	struct core *core = job->core;
+
+	if (status != LARDER_DEADLINE || (core->conn && core->conn->state == CONN_READY))
+		return status;
+	if (core->refusal) {
+		job_text(job, core->refusal, "%s", core->refusal_text);
+		return core->refusal;
+	}
+	job_text(job, LARDER_DISCONNECTED, "%s could not be reached before the deadline%s%s",
+		 core->targets[0].url, core->refusal_text[0] ? ": " : "", core->refusal_text);
+	return LARDER_DISCONNECTED;
+}
+
+void job_end(struct job *job, int status)
+{
+	struct core *core = job->core;
+	bool waiting = !list_empty(&job->ready);
+
+	if (job->ending || job->kind == JOB_LOCAL)
+		return;
+	job->ending = true;
+	list_remove(&job->ready);
+	status = job_end_status(job, status);
+	/* the last call of a job that has nothing left to issue finishes it: from there on @job is
+	 * only compared with */
+	for (uint32_t i = 0; i < CORE_DEPTH; i++) {
+		if (core->calls[i].job == job)
+			call_want_end(&core->calls[i], status);
+	}
+	if (!waiting)
+		return;
+	if (job->kind == JOB_ONE)
+		job_finish(job, status);
+	else
+		job_end_rest(job, status);
+}
+
+/* The job whose turn it is; NULL when the connection takes none. */
+static struct job *core_next_job(struct core *core)
+{
+	struct conn *conn = core->conn;
+	struct job *job;
+
+	if (!conn || list_empty(&core->ready) || conn->in_flight >= conn->credits)
+		return NULL;
+	job = list_entry(core->ready.next, struct job, ready);
+	/* callers' calls may all be waiting for what a job of the core's own is to do */
+	if (core->n_free <= (job->control_plane ? 0 : CORE_RESERVED))
+		return NULL;
+	if (conn->state == CONN_READY || (conn->state == CONN_REOPEN && job->control_plane))
+		return job;
+	return NULL;
+}
+
+static void core_issue_one(struct core *core, struct job *job)
+{
+	struct call *call = call_new(core, job, job->opcode);
+
+	list_remove(&job->ready);
+	if (job->kind == JOB_BATCH) {
+		uint32_t n_items = job->batch->n_items;
+
+		call->n_items = 1;
+		call->first = job->issued;
+		if (job_is_value(job->opcode))
+			call->first = n_items - 1 - job->issued;
+		else
+			call->n_items = keys_fit(job, job->issued, core->conn->max_message);
+		job->issued += call->n_items ? call->n_items : 1;
+		if (job->issued < n_items)
+			list_push_tail(&core->ready, &job->ready);
+	} else {
+		job->issued = 1;
+	}
+	call_try(call);
+}
+
+void core_issue(struct core *core)
+{
+	struct job *job;
+
+	while (core->kick) {
+		struct list again;
+
+		core->kick = false;
+		/* taken out first: call_try puts what must go on waiting back at the tail */
+		list_init(&again);
+		while (!list_empty(&core->waiting))
+			list_push_tail(&again, list_pop_head(&core->waiting));
+		while (!list_empty(&again)) {
+			struct list *it = list_pop_head(&again);
+
+			list_push_tail(&core->waiting, it);
+			call_try(list_entry(it, struct call, link));
+		}
+		if (!core->conn || list_empty(&core->waiting))
+			break;
+	}
+	while ((job = core_next_job(core)))
+		core_issue_one(core, job);
+}
+
+/* Fail fast: the answer for a node that is known to be sick. */
+static int core_refuses(struct core *core, struct job *job)
+{
+	bool ready = core->conn && core->conn->state == CONN_READY;
+
+	if (core->refusal && !ready) {
+		job_text(job, core->refusal, "%s", core->refusal_text);
+		return core->refusal;
+	}
+	if (core->failures < core->fail_fast_after)
+		return 0;
+	/* a node that was never there may still be starting: wait for it as long as for one connect */
+	if (!core->ever_ready && core->now_ns - core->opened_ns < core->connect_timeout_ns)
+		return 0;
+	job_text(job, LARDER_DISCONNECTED, "%s does not answer (%u failures in a row%s%s)",
+		 core->targets[0].url, core->failures, core->refusal_text[0] ? "; " : "",
+		 core->refusal_text);
+	return LARDER_DISCONNECTED;
+}
+
+void core_submit(struct core *core, struct job *job)
+{
+	int status;
+
+	job->core = core;
+	job->started_ns = core->now_ns;
+	list_push_tail(&core->jobs, &job->link);
+	if (job->kind == JOB_LOCAL) {
+		status = job->local(job);
+		if (status >= 0)
+			job_finish(job, status);
+		return;
+	}
+	if (job->kind == JOB_BATCH)
+		job->batch_id = ++core->batch_id;
+	if (job->control_plane)
+		list_push_head(&core->ready, &job->ready);
+	else
+		list_push_tail(&core->ready, &job->ready);
+	core_timer(core, job->deadline_ns);
+	status = job->control_plane ? 0 : core_refuses(core, job);
+	if (status)
+		job_end(job, status);
+}
+
+void core_cancel(struct core *core, struct job *job)
+{
+	job_end(job, LARDER_CANCELLED);
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Making room. Three choices, one after another: whose objects (the tenant that holds most), which
+ * shard (the oldest of four sampled tails), which object (the policy's). What is leased, pinned
+ * hard or being read stays and goes to the young end of its list, so that nobody meets it again
+ * soon.
+ *
+ * The choices read many shards, each lock for itself; by the time one is acted on another reactor
+ * may have changed it. That costs an order of eviction that is slightly off, never a wrong one: the
+ * tail is read again under the lock under which it is taken out.
+ *
+ * Saying NO_SPACE is dearer than finding room: only a walk over every list (struct engine_scan)
+ * that met nothing evictable may say it. It walks a bounded piece per turn, and twice where others
+ * may have been at work in between, since a list may move under it.
+ */
+#include "engine/engine_internal.h"
+
+#define EVICT_TAILS_MAX 64u		/* kept tails of one tenant that one call looks at */
+#define EVICT_TENANTS_MAX 4u
+#define EVICT_SHARDS_SAMPLED 4u
+#define EVICT_LISTS_MAX 1024u		/* empty lists that one turn of the walk passes */
+#define EVICT_AHEAD 4u			/* victims ahead of need per turn */
+#define EVICT_PAUSE_NS (10 * NSEC_PER_MSEC)
+#define EVICT_SEGMENT_ANY POLICY_SEGMENTS
+#define EXPIRE_CYCLE_NS (60 * NSEC_PER_SEC)	/* a busy reactor sees every slot once in this time */
+#define EXPIRE_MAX 1024u
+
+enum evict_tail { TAIL_NONE, TAIL_KEPT, TAIL_GONE };
+
+static bool evict_allowed(struct engine *e, uint32_t slot, uint64_t now)
+{
+	return __atomic_load_n(&e->objects[slot].refs, __ATOMIC_ACQUIRE) == 0 &&
+	       engine_lease_word(e, slot) <= now &&
+	       __atomic_load_n(&engine_record(e, slot)->pins, __ATOMIC_RELAXED) >> 16 == 0;
+}
+
+/* Takes out the policy's victim of that set (or the tail of a segment), or moves it out of the way. */
+static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uint32_t shard,
+				  uint32_t segment, uint64_t now)
+{
+	struct engine *e = r->engine;
+	struct policy_set *set = &e->tenants[tenant].sets[shard].set;
+	uint64_t at;
+	uint32_t slot;
+	bool free;
+
+	engine_lock(e, shard);
+	slot = segment == EVICT_SEGMENT_ANY ? e->policy->victim(e->objects, set, &at)
+					    : set->seg[segment].tail;
+	if (slot == RECORD_NONE) {
+		engine_unlock(e, shard);
+		return TAIL_NONE;
+	}
+	if (!evict_allowed(e, slot, now)) {
+		struct policy_list *list = &set->seg[e->objects[slot].seg];
+
+		policy_list_remove(e->objects, list, slot);
+		policy_list_push_head(e->objects, list, slot);
+		e->objects[slot].at = now;
+		engine_unlock(e, shard);
+		return TAIL_KEPT;
+	}
+	free = engine_doom(r, slot, engine_is_expired(e, slot, now) ? END_EXPIRED : END_EVICTED);
+	engine_unlock(e, shard);
+	if (free)
+		engine_object_free(r, slot);
+	return TAIL_GONE;
+}
+
+/* The tenant that holds most, of those with something in a list; RECORD_NONE. */
+static uint32_t evict_tenant(struct engine *e, const uint32_t *skip, uint32_t n_skip)
+{
+	uint32_t n = __atomic_load_n(&e->n_tenants, __ATOMIC_ACQUIRE), best = RECORD_NONE;
+	uint64_t most = 0;
+
+	for (uint32_t t = 0; t < n; t++) {
+		uint64_t pages = __atomic_load_n(&e->tenants[t].resident_pages, __ATOMIC_RELAXED);
+		bool skipped = false;
+
+		if (pages <= most || !__atomic_load_n(&e->tenants[t].listed, __ATOMIC_RELAXED))
+			continue;
+		for (uint32_t i = 0; i < n_skip; i++)
+			skipped |= skip[i] == t;
+		if (skipped)
+			continue;
+		most = pages;
+		best = t;
+	}
+	return best;
+}
+
+static bool evict_older(struct engine *e, uint32_t tenant, uint32_t shard, uint64_t *oldest)
+{
+	uint64_t at;
+	bool older;
+
+	engine_lock(e, shard);
+	older = e->policy->victim(e->objects, &e->tenants[tenant].sets[shard].set, &at) !=
+			RECORD_NONE && at < *oldest;
+	engine_unlock(e, shard);
+	if (older)
+		*oldest = at;
+	return older;
+}
+
+/* The shard with the oldest of four tails of this tenant; of all when those are empty. */
+static bool evict_shard(struct engine_reactor *r, uint32_t tenant, uint32_t *ret_shard)
+{
+	struct engine *e = r->engine;
+	uint64_t oldest = UINT64_MAX;
+
+	*ret_shard = 0;
+	if (e->shards == 1)
+		return true;
+	if (e->shards > EVICT_SHARDS_SAMPLED) {
+		for (uint32_t i = 0; i < EVICT_SHARDS_SAMPLED; i++) {
+			uint32_t shard = (uint32_t)prng_below(&r->prng, e->shards);
+
+			if (evict_older(e, tenant, shard, &oldest))
+				*ret_shard = shard;
+		}
+		if (oldest != UINT64_MAX)
+			return true;
+	}
+	for (uint32_t shard = 0; shard < e->shards; shard++)
+		if (evict_older(e, tenant, shard, &oldest))
+			*ret_shard = shard;
+	return oldest != UINT64_MAX;
+}
+
+bool engine_evict_one(struct engine_reactor *r, uint64_t now)
+{
+	struct engine *e = r->engine;
+	uint32_t tried[EVICT_TENANTS_MAX];
+
+	for (uint32_t n = 0; n < EVICT_TENANTS_MAX; n++) {
+		uint32_t tenant = evict_tenant(e, tried, n), shard;
+		uint64_t tails;
+
+		if (tenant == RECORD_NONE)
+			return false;
+		tails = __atomic_load_n(&e->tenants[tenant].listed, __ATOMIC_RELAXED);
+		for (tails = MIN(tails, (uint64_t)EVICT_TAILS_MAX); tails > 0; tails--) {
+			if (!evict_shard(r, tenant, &shard))
+				break;
+			if (evict_tail(r, tenant, shard, EVICT_SEGMENT_ANY, now) == TAIL_GONE)
+				return true;
+		}
+		tried[n] = tenant;
+	}
+	return false;
+}
+
+/* Steps the walk to the next list. False: it is through all of them. */
+static bool evict_scan_next(struct engine *e, struct engine_scan *s)
+{
+	s->inside = false;
+	if (++s->segment < POLICY_SEGMENTS)
+		return true;
+	s->segment = 0;
+	if (++s->shard < e->shards)
+		return true;
+	s->shard = 0;
+	return ++s->tenant < __atomic_load_n(&e->n_tenants, __ATOMIC_ACQUIRE);
+}
+
+/* Objects in the list that the walk has come to. A tenant without any is passed as a whole. */
+static uint64_t evict_scan_enter(struct engine *e, struct engine_scan *s)
+{
+	const struct engine_tenant *t = &e->tenants[s->tenant];
+	uint64_t count;
+
+	if (!__atomic_load_n(&t->sets, __ATOMIC_ACQUIRE) ||
+	    !__atomic_load_n(&t->listed, __ATOMIC_RELAXED)) {
+		s->shard = e->shards - 1;
+		s->segment = POLICY_SEGMENTS - 1;
+		return 0;
+	}
+	engine_lock(e, s->shard);
+	count = t->sets[s->shard].set.seg[s->segment].count;
+	engine_unlock(e, s->shard);
+	return count;
+}
+
+/* A piece of the walk: GONE = one was evicted, KEPT = go on next turn, NONE = nothing anywhere. */
+static enum evict_tail evict_scan(struct engine_reactor *r, struct engine_scan *s, uint64_t now)
+{
+	struct engine *e = r->engine;
+	uint32_t passes = s->active || e->reactors > 1 ? 2 : 1;
+
+	if (!s->active)
+		*s = (struct engine_scan){ .active = true };
+	for (uint32_t tails = 0, lists = 0; tails < EVICT_TAILS_MAX && lists < EVICT_LISTS_MAX;) {
+		enum evict_tail tail;
+
+		if (!s->inside) {
+			s->left = evict_scan_enter(e, s);
+			s->inside = true;
+			lists++;
+		}
+		tail = s->left ? evict_tail(r, s->tenant, s->shard, s->segment, now) : TAIL_NONE;
+		if (tail == TAIL_GONE) {
+			s->passes = 0;
+			return TAIL_GONE;
+		}
+		if (tail == TAIL_KEPT) {
+			s->left--;
+			tails++;
+			continue;
+		}
+		if (evict_scan_next(e, s))
+			continue;
+		s->tenant = 0;
+		if (++s->passes >= passes)
+			return TAIL_NONE;
+	}
+	return TAIL_KEPT;
+}
+
+enum engine_room engine_make_room(struct engine_reactor *r, uint32_t pages, uint32_t records,
+				  struct engine_scan *scan, uint64_t now)
+{
+	struct engine *e = r->engine;
+	uint64_t most = (uint64_t)pages + records + EVICT_TAILS_MAX;	/* others may take what we free */
+
+	for (uint64_t n = 0; arena_free_pages(e->arena) < pages ||
+			     (records && records_slots_free(e->records) < records); n++) {
+		if (n == most)
+			return ROOM_LATER;
+		if (!scan->active && engine_evict_one(r, now))
+			continue;
+		switch (evict_scan(r, scan, now)) {
+		case TAIL_GONE:
+			break;
+		case TAIL_KEPT:
+			return ROOM_LATER;
+		case TAIL_NONE:
+			return ROOM_NONE;
+		}
+	}
+	return ROOM_READY;
+}
+
+void engine_evict_ahead(struct engine_reactor *r, uint64_t now)
+{
+	struct engine *e = r->engine;
+
+	if (!e->reserve_pages || now < r->evict_after_ns)
+		return;
+	for (uint32_t n = 0; n < EVICT_AHEAD && arena_free_pages(e->arena) < e->reserve_pages; n++) {
+		if (!engine_evict_one(r, now)) {
+			r->evict_after_ns = now + EVICT_PAUSE_NS;
+			return;
+		}
+	}
+}
+
+uint64_t engine_ahead_at(const struct engine_reactor *r)
+{
+	struct engine *e = r->engine;
+
+	if (arena_free_pages(e->arena) >= e->reserve_pages)
+		return UINT64_MAX;
+	return r->evict_after_ns;
+}
+
+void engine_expire_sweep(struct engine_reactor *r, uint64_t now)
+{
+	struct engine *e = r->engine;
+	uint64_t elapsed, n;
+
+	if (!__atomic_load_n(&e->with_ttl, __ATOMIC_RELAXED)) {
+		r->expire_ns = now;
+		return;
+	}
+	elapsed = MIN(now - r->expire_ns, EXPIRE_CYCLE_NS);
+	n = elapsed * e->capacity / EXPIRE_CYCLE_NS;
+	if (n == 0)
+		return;
+	r->expire_ns = now;
+	for (n = MIN(n, (uint64_t)EXPIRE_MAX); n > 0; n--) {
+		uint32_t slot = r->expire_slot, shard;
+		bool free = false;
+
+		r->expire_slot = (slot + 1) % e->capacity;
+		if (!engine_lock_object(e, slot, RECORD_NONE, &shard))
+			continue;
+		if (engine_is_expired(e, slot, now))
+			free = engine_doom(r, slot, END_EXPIRED);
+		engine_unlock(e, shard);
+		if (free)
+			engine_object_free(r, slot);
+	}
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of the engine: its structs, and what its files call of each other.
+ *
+ * An object is a record slot. Its 64 bytes on the heap (engine/object.h) hang in one bucket of the
+ * index and, once committed, in one list of its tenant's policy. The life of an object is its
+ * state, changed under the lock of its shard:
+ *
+ *	FREE -> RESERVING	in the index, so that the first writer is known before memory is found
+ *	RESERVING -> FILLING	pages and record are there, the owner moves the bytes in
+ *	FILLING -> COMMITTED	visible; the only state that has references and a policy list
+ *	COMMITTED -> DOOMED	out of the index: deleted, evicted, expired (or QUARANTINED)
+ *	any -> FREE		pages and slots given back, by whoever drops the last reference
+ *
+ * Locks: a shard's lock, and below it the leaf locks of arena, records and leases. Never two
+ * shards at once, and no call upward (clock, wake, list) under any of them.
+ *
+ * Counters of a reactor have one writer, its thread; readers add them up.
+ */
+#ifndef LARDER_ENGINE_ENGINE_INTERNAL_H
+#define LARDER_ENGINE_ENGINE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/prng.h"
+#include "engine/engine.h"
+#include "engine/heap.h"
+#include "engine/object.h"
+#include "engine/policy.h"
+#include "view/ledger.h"
+
+#define ENGINE_SHARDS_MAX 1024u
+#define ENGINE_REACTORS_MAX 64u
+#define ENGINE_WAITERS 4096u		/* parked ops per reactor; more are told BUSY */
+#define ENGINE_SLOTS_PER_TURN 4096u	/* record slots that LIST or FLUSH visit before they yield */
+#define ENGINE_LEASES_PER_TURN 1024u	/* that RELEASE drops before it yields */
+#define ENGINE_NOWHERE UINT32_MAX	/* a namespace in which no key is ever found */
+
+static_assert(RECORDS_TENANTS_MAX <= 256, "struct engine_object has a byte for it");
+
+/* A step of work that may want to be continued by a later engine_poll. */
+enum engine_step { ENGINE_DONE = 0, ENGINE_LATER = 1 };
+
+struct engine_shard {
+	pthread_mutex_t lock;
+} __attribute__((aligned(CACHE_LINE)));
+
+/* Lists of one tenant in one shard; a line of its own, since other reactors write the next. */
+struct engine_set {
+	struct policy_set set;
+} __attribute__((aligned(CACHE_LINE)));
+
+struct engine_tenant {
+	struct engine_set *sets;	/* [shards], set once; NULL: no such tenant */
+	uint64_t resident_pages;	/* atomic: held by its objects in any state */
+	uint64_t listed;		/* atomic: objects in its policy lists */
+	uint32_t ledger_slot;
+};
+
+struct engine_ns {
+	uint32_t tenant;		/* atomic, set once; RECORD_NONE: unused */
+	uint32_t ttl_ms;		/* of objects that bring none */
+	uint64_t objects, bytes;	/* atomic */
+};
+
+/* Where a walk over every policy list stands, that looks for anything to evict. */
+struct engine_scan {
+	uint32_t tenant, shard, segment;
+	uint32_t passes;
+	uint64_t left;			/* of the list that it is in */
+	bool active, inside;
+};
+
+enum engine_wait { WAIT_FREE, WAIT_KEY, WAIT_WORK };
+enum engine_outcome { OUTCOME_COMMITTED, OUTCOME_FAILED };
+
+/* A parked op. Its reactor is that of its place in the table. */
+struct engine_waiter {
+	struct larder_op *op;
+	struct engine_scan scan;	/* of a PUT that waits for space */
+	uint32_t slot;			/* of the object that it waits for, or reserves */
+	uint32_t next, prev;		/* others on that object, id + 1: shard's lock; next: free list */
+	uint32_t ready_next;		/* reactor's stack of woken ones, id + 1 */
+	uint8_t kind;			/* enum engine_wait */
+	uint8_t linked;			/* on the object's list: shard's lock */
+	uint8_t outcome;		/* enum engine_outcome, when it is not linked any more */
+};
+
+struct engine_counters {
+	int64_t objects, filling, doomed, references, parked;
+	uint64_t evictions, evicted_bytes;
+};
+
+struct engine_reactor {
+	struct engine *engine;
+	uint32_t index;
+	void (*wake)(void *user);
+	void *wake_user;
+	struct larder_run *runs;	/* scratch, n_runs of them */
+	uint32_t n_runs;
+	struct prng prng;
+	struct engine_counters counters;
+
+	/* parked ops: engine_wait.c */
+	uint32_t free_waiter;		/* id + 1 */
+	struct heap deadlines;		/* by number of the waiter within the reactor */
+	struct larder_op *work, **work_tail;	/* to be continued */
+	struct larder_op *done, **done_tail;	/* to be returned */
+
+	/* housekeeping: engine.c */
+	uint64_t evict_after_ns;	/* nothing was evictable: no try ahead of need until then */
+	uint64_t beat_ns;
+	uint64_t expire_ns;		/* last turn of the ttl sweep */
+	uint32_t expire_slot;
+
+	uint32_t ready __attribute__((aligned(CACHE_LINE)));	/* atomic: woken waiters, id + 1 */
+} __attribute__((aligned(CACHE_LINE)));
+
+struct engine_leases;
+
+struct engine {
+	struct larder_memory *memory;
+	struct arena *arena;
+	struct records *records;
+	struct ledger *ledger;
+	const struct clock *clock;
+	const struct larder_log *log;
+	const struct policy *policy;
+	uint32_t shards, shard_bits;
+	uint32_t reactors;
+	uint32_t reserve_pages;
+	uint32_t page_size;
+	uint64_t max_value_bytes;
+	uint32_t lease_max_ms;
+	uint32_t capacity;		/* record slots */
+	struct record *record;		/* [capacity], in the record file */
+
+	struct engine_object *objects;	/* [capacity] */
+	uint32_t *buckets;		/* [shards << bucket_bits], slots */
+	uint32_t bucket_bits;		/* of one shard */
+	struct engine_shard *shard;	/* [shards] */
+	struct engine_reactor *reactor;	/* [reactors] */
+	struct engine_waiter *waiters;	/* [reactors * ENGINE_WAITERS] */
+	struct engine_leases *leases;
+	struct engine_tenant tenants[RECORDS_TENANTS_MAX];
+	uint32_t n_tenants;		/* atomic: one past the highest in use */
+	struct engine_ns *namespaces;	/* [n_namespaces] */
+	uint32_t n_namespaces;
+	uint64_t with_ttl;		/* atomic: committed objects that end by themselves */
+	pthread_mutex_t control;	/* tenants and namespaces are added one at a time */
+	struct records_rebuilt rebuilt;
+};
+
+/* A key of an op, ready to be looked up. */
+struct engine_key {
+	uint64_t hash;
+	const void *key;
+	uint32_t ns;
+	uint32_t shard;
+	uint16_t len;
+	bool by_hash;
+};
+
+struct engine_found {
+	uint32_t slot;		/* COMMITTED and alive, FILLING or RESERVING; else RECORD_NONE */
+	uint32_t gone;		/* met and found expired: engine_found_done frees it */
+	bool ambiguous;		/* by hash: two keys have it */
+};
+
+/* Why a committed object ends. */
+enum engine_end { END_DELETED, END_EVICTED, END_EXPIRED, END_QUARANTINED };
+
+static inline void engine_lock(struct engine *e, uint32_t shard)
+{
+	(void)pthread_mutex_lock(&e->shard[shard].lock);	/* can't fail: not recursive, not robust */
+}
+
+static inline void engine_unlock(struct engine *e, uint32_t shard)
+{
+	(void)pthread_mutex_unlock(&e->shard[shard].lock);
+}
+
+static inline uint32_t engine_shard_of(const struct engine *e, uint64_t hash)
+{
+	return e->shard_bits ? (uint32_t)(hash >> (64 - e->shard_bits)) : 0;
+}
+
+static inline uint32_t engine_slot(const struct engine *e, const struct engine_object *o)
+{
+	return (uint32_t)(o - e->objects);
+}
+
+static inline struct record *engine_record(const struct engine *e, uint32_t slot)
+{
+	return &e->record[slot];
+}
+
+/* Fields that others peek at without the lock. */
+static inline void engine_set_state(struct engine_object *o, uint8_t state)
+{
+	__atomic_store_n(&o->state, state, __ATOMIC_RELAXED);
+}
+
+static inline uint8_t engine_state(const struct engine_object *o)
+{
+	return __atomic_load_n(&o->state, __ATOMIC_RELAXED);
+}
+
+static inline bool engine_is_filling(const struct engine_object *o)
+{
+	uint8_t state = engine_state(o);
+
+	return state == RECORD_FILLING || state == OBJECT_RESERVING;
+}
+
+/* Counters with one writer. */
+static inline void engine_tally(int64_t *counter, int64_t n)
+{
+	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+static inline struct larder_usage *engine_usage(struct engine_reactor *r, uint32_t slot)
+{
+	return r->engine->ledger ? ledger_usage(r->engine->ledger, r->index, slot) : NULL;
+}
+
+static inline struct larder_gauges *engine_gauges(struct engine *e, uint32_t tenant)
+{
+	return e->ledger ? &e->ledger->gauges[e->tenants[tenant].ledger_slot] : NULL;
+}
+
+/* Ledger slot under which an op of a client is counted. */
+static inline uint32_t engine_usage_slot(const struct engine *e, const struct larder_op *op)
+{
+	return op->flags & LARDER_F_NO_TOUCH ? LARDER_LEDGER_VIEW_TENANT
+					     : e->tenants[op->tenant].ledger_slot;
+}
+
+/* Live leases make the word lie in the future. */
+static inline uint64_t engine_lease_word(struct engine *e, uint32_t slot)
+{
+	return __atomic_load_n(&engine_record(e, slot)->lease_ns, __ATOMIC_RELAXED);
+}
+
+/* --- engine_index.c: all but hash and prefetch under the shard's lock ---------------------------- */
+uint64_t engine_hash(uint32_t ns, const void *key, uint16_t len);
+/* LARDER_OK or BAD_REQUEST: the key's length. */
+int engine_key_init(const struct engine *e, struct engine_key *k, uint32_t ns,
+		    const struct larder_op_key *key, bool by_hash);
+void engine_index_prefetch_bucket(const struct engine *e, const struct engine_key *k);
+void engine_index_prefetch_object(const struct engine *e, const struct engine_key *k);
+void engine_index_prefetch_record(const struct engine *e, const struct engine_key *k);
+uint32_t engine_index_find(struct engine *e, const struct engine_key *k, bool *ambiguous);
+void engine_index_insert(struct engine *e, uint32_t slot);
+void engine_index_remove(struct engine *e, uint32_t slot);
+
+/* --- engine_object.c ------------------------------------------------------------------------------ */
+/* Looks a key up and takes it out when it is past its ttl. Lock held; engine_found_done after it. */
+struct engine_found engine_find(struct engine_reactor *r, const struct engine_key *k, uint64_t now);
+void engine_found_done(struct engine_reactor *r, const struct engine_found *f);
+/* Locks the shard of the committed object in @slot, of @tenant (RECORD_NONE: any). False: there is
+ * none, nothing is locked. */
+bool engine_lock_object(struct engine *e, uint32_t slot, uint32_t tenant, uint32_t *ret_shard);
+void engine_ref(struct engine_reactor *r, uint32_t slot, uint32_t n);		/* lock held */
+void engine_touch(struct engine_reactor *r, uint32_t slot, uint64_t now);	/* lock held */
+bool engine_is_expired(struct engine *e, uint32_t slot, uint64_t now);		/* lock held */
+/* Lock held. True: no reference was left, engine_object_free it after the lock. */
+bool engine_doom(struct engine_reactor *r, uint32_t slot, enum engine_end why);
+void engine_object_free(struct engine_reactor *r, uint32_t slot);
+void engine_resident(struct engine *e, uint32_t tenant, int64_t pages);
+void engine_listed(struct engine *e, uint32_t slot, int64_t sign);	/* gauges of a committed one */
+/* Needs a reference. EXISTS_SAME or CONFLICT. */
+int engine_compare(struct engine *e, uint32_t slot, uint64_t length, const uint32_t *checks,
+		   uint32_t n_checks);
+void engine_stat(struct engine *e, uint32_t slot, uint64_t now, struct larder_stat *st);
+
+/* --- engine_wait.c -------------------------------------------------------------------------------- */
+int engine_wait_init(struct engine *e);
+/* Parks @op on a filling object; lock held. False: the table is full. */
+bool engine_wait_key(struct engine_reactor *r, struct larder_op *op, uint32_t slot);
+/* Parks @op to be continued by engine_poll. False: the table is full. */
+bool engine_wait_work(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
+		      const struct engine_scan *scan);
+/* Takes all waiters off a filling object; lock held. @ret_n: how many. Returns the list. */
+uint32_t engine_wait_detach(struct engine *e, struct engine_object *o, enum engine_outcome outcome,
+			    uint32_t *ret_n);
+void engine_wait_wake(struct engine_reactor *r, uint32_t list);		/* no lock held */
+
+/* --- operations: return enum engine_step ------------------------------------------------------------ */
+uint32_t engine_op_ns(const struct engine *e, const struct larder_op *op);
+int engine_put(struct engine_reactor *r, struct larder_op *op, uint64_t now);
+/* A PUT that was parked for space: @slot is the object that it reserves or RECORD_NONE. */
+int engine_put_continue(struct engine_reactor *r, struct larder_op *op, uint32_t *slot,
+			struct engine_scan *scan, uint64_t now);
+void engine_put_fail(struct engine_reactor *r, uint32_t slot);
+/* A PUT that waited for another writer learns what became of it. */
+void engine_put_told(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
+		     enum engine_outcome outcome);
+int engine_get(struct engine_reactor *r, struct larder_op *op, uint64_t now);
+void engine_get_told(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
+		     enum engine_outcome outcome, uint64_t now);
+int engine_op_stat(struct engine_reactor *r, struct larder_op *op, uint64_t now);
+/* EXISTS and LEASE, from key op->count on. */
+int engine_exists(struct engine_reactor *r, struct larder_op *op, uint64_t now, bool wait);
+int engine_release(struct engine_reactor *r, struct larder_op *op, uint64_t now);
+int engine_delete(struct engine_reactor *r, struct larder_op *op, uint64_t now);
+int engine_flush(struct engine_reactor *r, struct larder_op *op, uint64_t now);
+int engine_list(struct engine_reactor *r, struct larder_op *op, uint64_t now);
+
+/* --- engine_lease.c --------------------------------------------------------------------------------- */
+int engine_leases_init(struct engine *e);
+void engine_leases_done(struct engine *e);
+void engine_leases_rebuild(struct engine *e);
+/* Lock held. False: the table is full, or the object has as many as it may. */
+bool engine_lease_add(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id,
+		      uint64_t deadline_ns, uint64_t now);
+bool engine_lease_drop(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id); /* lock held */
+/* At most @max of what @id holds; returns how many it dropped, less than @max = that was all. */
+uint32_t engine_lease_drop_all(struct engine *e, uint32_t tenant, uint64_t id, uint32_t max);
+/* The object ends: its leases hold nothing any more and go when they are met. Lock held. */
+void engine_lease_orphan(struct engine *e, uint32_t slot);
+void engine_lease_expire(struct engine *e, uint64_t now, uint32_t max);
+uint64_t engine_lease_count(struct engine *e);
+
+/* --- engine_evict.c ---------------------------------------------------------------------------------- */
+enum engine_room { ROOM_READY, ROOM_LATER, ROOM_NONE };
+bool engine_evict_one(struct engine_reactor *r, uint64_t now);
+/* Evicts until @pages and @records are free. LATER: this turn's share of looking is used up. */
+enum engine_room engine_make_room(struct engine_reactor *r, uint32_t pages, uint32_t records,
+				  struct engine_scan *scan, uint64_t now);
+void engine_evict_ahead(struct engine_reactor *r, uint64_t now);
+/* When that has something to do: 0 = now, UINT64_MAX = not by itself. */
+uint64_t engine_ahead_at(const struct engine_reactor *r);
+/* Takes a few objects out whose ttl has passed. */
+void engine_expire_sweep(struct engine_reactor *r, uint64_t now);
+
+/* --- engine.c: what a reactor does when it has nothing to return --------------------------------------- */
+void engine_housekeep(struct engine_reactor *r, uint64_t now);
+
+/* --- engine_namespace.c, engine_rebuild.c ------------------------------------------------------------- */
+int engine_directory_init(struct engine *e);
+void engine_directory_done(struct engine *e);
+int engine_rebuild(struct engine *e, uint64_t now);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tenants and namespaces as the engine sees them: stable ids from the directory in the record file,
+ * and beside each what the data path needs of it without the directory's lock. Both only ever come,
+ * so the data path reads them with one acquire load.
+ *
+ * A namespace belongs to one tenant. Whoever names another's is given ENGINE_NOWHERE, in which the
+ * index finds nothing: the same path, and the same time, as a key that is not there.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "engine/engine_internal.h"
+
+static int directory_tenant(struct engine *e, uint32_t id, const char *name)
+{
+	struct engine_tenant *t = &e->tenants[id];
+	struct engine_set *sets;
+
+	if (t->sets)
+		return 0;
+	sets = aligned_alloc(CACHE_LINE, e->shards * sizeof(*sets));
+	if (!sets)
+		return -ENOMEM;
+	for (uint32_t shard = 0; shard < e->shards; shard++)
+		for (uint32_t i = 0; i < POLICY_SEGMENTS; i++)
+			policy_list_init(&sets[shard].set.seg[i]);
+	t->ledger_slot = e->ledger ? ledger_slot(e->ledger, id, name) : 0;
+	__atomic_store_n(&t->sets, sets, __ATOMIC_RELEASE);
+	if (id >= e->n_tenants)
+		__atomic_store_n(&e->n_tenants, id + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static void directory_namespace(struct engine *e, uint32_t id, const struct namespace_record *record)
+{
+	struct larder_gauges *g = engine_gauges(e, record->tenant);
+
+	e->namespaces[id].ttl_ms = record->ttl_ms;
+	__atomic_store_n(&e->namespaces[id].tenant, record->tenant, __ATOMIC_RELEASE);
+	if (g)
+		ledger_gauge_add(&g->namespaces, 1);
+}
+
+/* Gauges that the engine keeps start from what it finds, whatever an earlier engine left. */
+static void directory_clear_gauges(struct ledger *l)
+{
+	for (uint32_t i = 0; i < LARDER_LEDGER_TENANTS; i++) {
+		struct larder_gauges *g = &l->gauges[i];
+		uint64_t *const ours[] = { &g->resident_bytes, &g->value_bytes, &g->objects,
+					   &g->leased_bytes, &g->leases, &g->namespaces };
+
+		for (size_t n = 0; n < ARRAY_SIZE(ours); n++)
+			__atomic_store_n(ours[n], 0, __ATOMIC_RELAXED);
+	}
+}
+
+/* After the record file was checked: its tenants and namespaces, in use or left over. */
+int engine_directory_init(struct engine *e)
+{
+	if (e->ledger)
+		directory_clear_gauges(e->ledger);
+	for (uint32_t id = 0; id < RECORDS_TENANTS_MAX; id++) {
+		const char *name = records_tenant_name(e->records, id);
+		int rc = name ? directory_tenant(e, id, name) : 0;
+
+		if (rc < 0)
+			return rc;
+	}
+	for (uint32_t id = 0; id < e->n_namespaces; id++) {
+		const struct namespace_record *record = records_namespace(e->records, id);
+
+		if (record)
+			directory_namespace(e, id, record);
+	}
+	return 0;
+}
+
+void engine_directory_done(struct engine *e)
+{
+	for (uint32_t id = 0; id < RECORDS_TENANTS_MAX; id++)
+		free(TAKE_PTR(e->tenants[id].sets));
+}
+
+int engine_tenant_add(struct engine *e, const char *name, uint32_t *ret_tenant)
+{
+	size_t len = strlen(name);
+	uint32_t id;
+	int rc;
+
+	if (len < 1 || len > LARDER_TENANT_NAME_MAX ||
+	    strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != len)
+		return -EINVAL;
+	(void)pthread_mutex_lock(&e->control);
+	rc = records_tenant_add(e->records, name, &id);
+	if (rc == 0)
+		rc = directory_tenant(e, id, name);
+	(void)pthread_mutex_unlock(&e->control);
+	if (rc == 0)
+		*ret_tenant = id;
+	return rc;
+}
+
+static int namespace_compare(struct engine *e, uint32_t id, const struct larder_descriptor *d,
+			     const char **field)
+{
+	const char *difference;
+
+	if (!d)
+		return LARDER_OK;
+	difference = larder_descriptor_difference(&records_namespace(e->records, id)->descriptor, d);
+	if (!difference)
+		return LARDER_OK;
+	*field = difference;
+	return LARDER_LAYOUT_MISMATCH;
+}
+
+static int namespace_open(struct engine *e, uint32_t tenant, const void *name, uint16_t name_len,
+			  const struct larder_descriptor *d, bool create, uint32_t *ret_id,
+			  const char **field)
+{
+	int rc = records_namespace_find(e->records, tenant, name, name_len, ret_id);
+
+	if (rc == 0)
+		return namespace_compare(e, *ret_id, d, field);
+	if (rc != -ENOENT)
+		return LARDER_INTERNAL;
+	if (!create)
+		return LARDER_NOT_FOUND;
+	rc = records_namespace_add(e->records, tenant, name, name_len, d, clock_wall_ms(e->clock),
+				   ret_id);
+	if (rc == -ENOSPC)
+		return LARDER_QUOTA;
+	if (rc < 0)
+		return LARDER_INTERNAL;
+	directory_namespace(e, *ret_id, records_namespace(e->records, *ret_id));
+	return LARDER_OK;
+}
+
+int engine_namespace_open(struct engine *e, uint32_t tenant, const void *name, uint16_t name_len,
+			  const struct larder_descriptor *d, bool create, uint32_t *ret_ns,
+			  const char **field)
+{
+	const char *difference = NULL;
+	uint32_t id;
+	int status;
+
+	if (name_len < 1 || name_len > LARDER_NS_NAME_MAX || tenant >= RECORDS_TENANTS_MAX ||
+	    !__atomic_load_n(&e->tenants[tenant].sets, __ATOMIC_ACQUIRE))
+		return LARDER_BAD_REQUEST;
+	(void)pthread_mutex_lock(&e->control);
+	status = namespace_open(e, tenant, name, name_len, d, create, &id, &difference);
+	(void)pthread_mutex_unlock(&e->control);
+	if (status == LARDER_OK)
+		*ret_ns = id;
+	if (field && difference)
+		*field = difference;
+	return status;
+}
+
+static bool namespace_may(const struct engine *e, uint32_t tenant, bool viewer, uint32_t ns)
+{
+	uint32_t owner;
+
+	if (ns >= e->n_namespaces)
+		return false;
+	owner = __atomic_load_n(&e->namespaces[ns].tenant, __ATOMIC_ACQUIRE);
+	return owner != RECORD_NONE && (owner == tenant || viewer);
+}
+
+const struct namespace_record *engine_namespace(struct engine *e, uint32_t tenant, bool viewer,
+						uint32_t ns)
+{
+	return namespace_may(e, tenant, viewer, ns) ? records_namespace(e->records, ns) : NULL;
+}
+
+/* The namespace in which an op looks. A viewer reads in any. */
+uint32_t engine_op_ns(const struct engine *e, const struct larder_op *op)
+{
+	bool viewer = op->flags & LARDER_F_NO_TOUCH &&
+		      (op->opcode == LARDER_OP_GET || op->opcode == LARDER_OP_EXISTS ||
+		       op->opcode == LARDER_OP_STAT || op->opcode == LARDER_OP_LIST);
+
+	return namespace_may(e, op->tenant, viewer, op->ns) ? op->ns : ENGINE_NOWHERE;
+}
+
+void engine_namespace_usage(struct engine *e, uint32_t ns, uint64_t *objects, uint64_t *bytes)
+{
+	*objects = *bytes = 0;
+	if (ns >= e->n_namespaces)
+		return;
+	*objects = __atomic_load_n(&e->namespaces[ns].objects, __ATOMIC_RELAXED);
+	*bytes = __atomic_load_n(&e->namespaces[ns].bytes, __ATOMIC_RELAXED);
+}
+
+const char *engine_tenant_name(struct engine *e, uint32_t tenant)
+{
+	return records_tenant_name(e->records, tenant);
+}

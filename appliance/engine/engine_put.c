@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PUT in two steps: reserve, then commit or abort by the owner.
+ *
+ * The first writer is decided before any memory is looked for: the object enters the index as
+ * RESERVING, with nothing but a record slot and a pointer to the op whose key it has. So the
+ * second of two writers never evicts anything, it waits. Pages and the rest of the record follow
+ * without any lock, and an op that finds no room at once is continued by engine_poll.
+ *
+ * The op that reserves is not changed and not given back while its object is RESERVING, therefore
+ * others may read its key through the object, under the shard's lock.
+ */
+#include "engine/engine_internal.h"
+
+#define PUT_TRIES 16u	/* times that others may take the room we made, per turn */
+
+static int put_done(struct larder_op *op, int status)
+{
+	op->status = status;
+	return ENGINE_DONE;
+}
+
+static int put_check(const struct engine *e, const struct larder_op *op)
+{
+	uint64_t pages = (op->length + e->page_size - 1) / e->page_size;
+
+	if (op->n_keys != 1 || op->keys[0].key_len == 0 || op->keys[0].key_len > LARDER_KEY_MAX ||
+	    !op->keys[0].key || op->length == 0)
+		return LARDER_BAD_REQUEST;
+	if (op->length > e->max_value_bytes || pages > arena_pages(e->arena))
+		return LARDER_TOO_LARGE;
+	if (op->opcode == LARDER_OP_PUT &&
+	    (!op->checks || op->n_checks != larder_check_count(op->length)))
+		return LARDER_BAD_REQUEST;
+	if (records_needed(op->keys[0].key_len, 1, larder_check_count(op->length)) > e->capacity)
+		return LARDER_TOO_LARGE;
+	if (engine_op_ns(e, op) == ENGINE_NOWHERE)
+		return LARDER_NOT_FOUND;
+	return LARDER_OK;
+}
+
+/* What a writer of a present key learns. Drops the reference unless the op keeps it. */
+static int put_present(struct engine_reactor *r, struct larder_op *op, uint32_t slot)
+{
+	struct engine *e = r->engine;
+	struct engine_object *o = &e->objects[slot];
+
+	op->present = true;
+	if (op->opcode == LARDER_OP_PUT_BEGIN) {
+		op->object = o;
+		return put_done(op, LARDER_OK);
+	}
+	op->status = engine_compare(e, slot, op->length, op->checks, op->n_checks);
+	if (op->stats)
+		engine_stat(e, slot, clock_now(e->clock), op->stats);
+	engine_unref(r, o);
+	return ENGINE_DONE;
+}
+
+void engine_put_told(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
+		     enum engine_outcome outcome)
+{
+	if (outcome == OUTCOME_FAILED)
+		(void)put_done(op, LARDER_BUSY);
+	else
+		(void)put_present(r, op, slot);
+}
+
+/* The key is there or another writer is at it. Lock held; released here. */
+static int put_found(struct engine_reactor *r, struct larder_op *op, uint32_t slot, uint64_t now)
+{
+	struct engine *e = r->engine;
+
+	if (!engine_is_filling(&e->objects[slot])) {
+		engine_ref(r, slot, 1);
+		if (!(op->flags & LARDER_F_NO_TOUCH))
+			engine_touch(r, slot, now);
+		engine_unlock(e, op->shard);
+		return put_present(r, op, slot);
+	}
+	if (!(op->flags & LARDER_F_NOWAIT) && engine_wait_key(r, op, slot)) {
+		engine_unlock(e, op->shard);
+		return ENGINE_LATER;
+	}
+	engine_unlock(e, op->shard);
+	return put_done(op, LARDER_BUSY);
+}
+
+/* Makes @slot, just taken, the place of this key. Lock held. */
+static void put_enter(struct engine *e, const struct larder_op *op, uint64_t hash, uint32_t slot)
+{
+	struct engine_object *o = &e->objects[slot];
+
+	__atomic_store_n(&o->hash, hash, __ATOMIC_RELAXED);
+	__atomic_store_n(&o->tenant, (uint8_t)op->tenant, __ATOMIC_RELAXED);
+	__atomic_store_n(&o->refs, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&o->leases, 0, __ATOMIC_RELAXED);
+	engine_set_state(o, OBJECT_RESERVING);
+	o->at = 0;
+	o->last = (uintptr_t)op;
+	o->prev = o->next = RECORD_NONE;
+	o->size_pages = 0;
+	o->waiters = 0;
+	o->seg = OBJECT_SEG_NONE;
+	o->flags = 0;
+	engine_index_insert(e, slot);
+}
+
+/* Takes a place in the index for the key. */
+static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *slot,
+		     struct engine_scan *scan, uint64_t now)
+{
+	struct engine *e = r->engine;
+	struct engine_key k;
+
+	if (engine_key_init(e, &k, op->ns, &op->keys[0], false) != LARDER_OK)
+		return put_done(op, LARDER_BAD_REQUEST);
+	op->shard = k.shard;
+	for (uint32_t tries = 0; tries < PUT_TRIES; tries++) {
+		struct engine_found f;
+		enum engine_room room;
+
+		engine_lock(e, k.shard);
+		f = engine_find(r, &k, now);
+		if (f.slot != RECORD_NONE)
+			return put_found(r, op, f.slot, now);
+		*slot = records_slot_take(e->records);
+		if (*slot != RECORD_NONE)
+			put_enter(e, op, k.hash, *slot);
+		engine_unlock(e, k.shard);
+		engine_found_done(r, &f);
+		if (*slot != RECORD_NONE) {
+			engine_tally(&r->counters.filling, 1);
+			return ENGINE_DONE;
+		}
+		room = engine_make_room(r, 0, 1, scan, now);
+		if (room == ROOM_NONE)
+			return put_done(op, LARDER_NO_SPACE);
+		if (room == ROOM_LATER)
+			break;
+	}
+	return ENGINE_LATER;
+}
+
+static uint64_t put_expiry(const struct engine *e, const struct larder_op *op, uint64_t now)
+{
+	uint32_t ttl_ms = op->ttl_ms ? op->ttl_ms : e->namespaces[op->ns].ttl_ms;
+
+	return ttl_ms ? now + ttl_ms * NSEC_PER_MSEC : 0;
+}
+
+/* Writes the record; r->runs has the pages. 0 or -ENOSPC. */
+static int put_fill(struct engine_reactor *r, const struct larder_op *op, uint32_t slot,
+		    uint32_t n_runs, uint64_t now)
+{
+	struct engine *e = r->engine;
+	struct record *record = engine_record(e, slot);
+	const struct record_content content = {
+		.tenant = op->tenant,
+		.ns = op->ns,
+		.length = op->length,
+		.digest = op->digest,
+		.expire_ns = put_expiry(e, op, now),
+		.flags = op->flags & LARDER_F_CHECKED_BY_NODE ? RECORD_CHECKED_BY_NODE : 0,
+		.key = op->keys[0].key,
+		.key_len = op->keys[0].key_len,
+		.runs = r->runs,
+		.n_runs = n_runs,
+		.checks = op->opcode == LARDER_OP_PUT ? op->checks : NULL,
+		.n_checks = larder_check_count(op->length),
+	};
+	int rc = records_fill(e->records, slot, &content);
+
+	if (rc < 0)
+		return rc;
+	__atomic_store_n(&record->hits, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&record->last_ns, now, __ATOMIC_RELAXED);
+	__atomic_store_n(&record->lease_ns, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&record->pins, 0, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* Finds pages and overflow records for the object that is RESERVING in @slot. */
+static int put_reserve(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
+		       struct engine_scan *scan, uint64_t now)
+{
+	struct engine *e = r->engine;
+	struct engine_object *o = &e->objects[slot];
+	uint32_t pages = arena_pages_of(e->page_size, op->length);
+	uint32_t n_checks = larder_check_count(op->length);
+	uint32_t more = records_needed(op->keys[0].key_len, 1, n_checks) - 1;
+
+	for (uint32_t tries = 0; tries < PUT_TRIES; tries++) {
+		enum engine_room room = engine_make_room(r, pages, more, scan, now);
+		int n_runs;
+
+		if (room == ROOM_NONE) {
+			engine_put_fail(r, slot);
+			return put_done(op, LARDER_NO_SPACE);
+		}
+		if (room == ROOM_LATER)
+			break;
+		n_runs = arena_alloc(e->arena, pages, r->runs, pages);
+		if (n_runs < 0)
+			continue;
+		if (put_fill(r, op, slot, (uint32_t)n_runs, now) < 0) {
+			arena_release(e->arena, r->runs, (uint32_t)n_runs);
+			more = records_needed(op->keys[0].key_len, (uint32_t)n_runs, n_checks) - 1;
+			continue;
+		}
+		engine_resident(e, op->tenant, pages);
+		engine_lock(e, op->shard);
+		o->size_pages = pages;
+		o->flags = engine_record(e, slot)->expire_ns ? OBJECT_TTL : 0;
+		o->last = 0;
+		engine_set_state(o, RECORD_FILLING);
+		engine_unlock(e, op->shard);
+		op->object = o;
+		return put_done(op, LARDER_OK);
+	}
+	return ENGINE_LATER;
+}
+
+int engine_put_continue(struct engine_reactor *r, struct larder_op *op, uint32_t *slot,
+			struct engine_scan *scan, uint64_t now)
+{
+	if (*slot == RECORD_NONE) {
+		int step = put_place(r, op, slot, scan, now);
+
+		if (*slot == RECORD_NONE)
+			return step;
+	}
+	return put_reserve(r, op, *slot, scan, now);
+}
+
+int engine_put(struct engine_reactor *r, struct larder_op *op, uint64_t now)
+{
+	uint32_t slot = RECORD_NONE;
+	struct engine_scan scan = {};
+	int status = put_check(r->engine, op);
+
+	if (status != LARDER_OK)
+		return put_done(op, status);
+	if (engine_put_continue(r, op, &slot, &scan, now) == ENGINE_DONE)
+		return ENGINE_DONE;
+	if (op->stage)			/* waits for another writer */
+		return ENGINE_LATER;
+	if (engine_wait_work(r, op, slot, &scan))
+		return ENGINE_LATER;
+	if (slot != RECORD_NONE)
+		engine_put_fail(r, slot);
+	return put_done(op, LARDER_BUSY);
+}
+
+/* Takes a RESERVING or FILLING object back and tells those who wait for it. */
+void engine_put_fail(struct engine_reactor *r, uint32_t slot)
+{
+	struct engine *e = r->engine;
+	struct engine_object *o = &e->objects[slot];
+	uint32_t shard = engine_shard_of(e, o->hash), list, n;
+	bool reserving;
+
+	engine_lock(e, shard);
+	reserving = engine_state(o) == OBJECT_RESERVING;
+	engine_index_remove(e, slot);
+	list = engine_wait_detach(e, o, OUTCOME_FAILED, &n);
+	if (reserving)
+		engine_set_state(o, RECORD_FREE);
+	engine_unlock(e, shard);
+	if (reserving) {
+		engine_tally(&r->counters.filling, -1);
+		records_slot_give(e->records, slot);
+	} else {
+		engine_object_free(r, slot);
+	}
+	engine_wait_wake(r, list);
+}
+
+void engine_abort(struct engine_reactor *r, struct larder_op *op)
+{
+	struct engine_object *o = TAKE_PTR(op->object);
+
+	if (op->present)
+		engine_unref(r, o);
+	else
+		engine_put_fail(r, engine_slot(r->engine, o));
+}
+
+/* The object is in the record file: now the index says so too. Returns those who waited. */
+static uint32_t put_publish(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
+			    uint64_t now)
+{
+	struct engine *e = r->engine;
+	struct engine_object *o = &e->objects[slot];
+	uint32_t shard = engine_shard_of(e, o->hash), list, n;
+
+	engine_lock(e, shard);
+	engine_set_state(o, RECORD_COMMITTED);
+	e->policy->on_insert(e->objects, &e->tenants[o->tenant].sets[shard].set, slot, now);
+	engine_listed(e, slot, 1);
+	list = engine_wait_detach(e, o, OUTCOME_COMMITTED, &n);
+	if (op->stats)
+		n++;
+	engine_ref(r, slot, n);
+	engine_unlock(e, shard);
+	return list;
+}
+
+void engine_commit(struct engine_reactor *r, struct larder_op *op)
+{
+	struct engine *e = r->engine;
+	uint32_t slot = engine_slot(e, op->object), list;
+	uint64_t now = clock_now(e->clock);
+	const uint32_t *checks = op->opcode == LARDER_OP_PUT ? NULL : op->checks;
+	struct record *record = engine_record(e, slot);
+	struct larder_usage *u = engine_usage(r, engine_usage_slot(e, op));
+
+	if (op->present) {
+		if (!op->checks)
+			op->status = LARDER_BAD_REQUEST;
+		else
+			op->status = engine_compare(e, slot, op->length, op->checks, op->n_checks);
+		engine_unref(r, TAKE_PTR(op->object));
+		return;
+	}
+	if (op->opcode != LARDER_OP_PUT && (!checks || op->n_checks != record->n_checks)) {
+		engine_abort(r, op);
+		op->status = LARDER_BAD_REQUEST;
+		return;
+	}
+	__atomic_store_n(&record->last_ns, now, __ATOMIC_RELAXED);
+	records_commit(e->records, slot, checks, clock_wall_ms(e->clock));
+	engine_tally(&r->counters.filling, -1);
+	engine_tally(&r->counters.objects, 1);
+	if (u)
+		ledger_count(&u->put_new, 1);
+	list = put_publish(r, op, slot, now);
+	if (op->stats) {
+		engine_stat(e, slot, now, op->stats);
+		engine_unref(r, op->object);
+	}
+	op->object = NULL;
+	op->status = LARDER_OK;
+	engine_wait_wake(r, list);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node's own structs: the node, its reactors, its tenants. Inside this folder only.
+ *
+ * Who owns what: everything under struct reactor belongs to the thread that steps it, except the
+ * fields marked atomic. A struct tenant is never freed nor moved while the node lives, so a session
+ * may keep a pointer to it; its secrets are behind the lock of struct node_tenants.
+ */
+#ifndef LARDER_NODE_NODE_H
+#define LARDER_NODE_NODE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <larder/ledger.h>
+#include <larder/node.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/prng.h"
+#include "engine/engine.h"
+#include "transport/transport.h"
+#include "view/ledger.h"
+#include "wire/wire.h"
+
+#define NODE_LISTENERS_MAX 8u		/* listen calls in the life of a node */
+#define NODE_TENANTS_MAX RECORDS_TENANTS_MAX
+#define NODE_SECRET_MAX 1024u
+#define NODE_PIECE_BYTES LARDER_CHECK_BLOCK /* most of one descriptor, and of one connection's turn */
+#define NODE_WINDOW_BYTES (2u * NODE_PIECE_BYTES) /* of one transfer at the transport at a time */
+#define NODE_IOV_MAX 66u		/* a piece of 4 KiB pages, unaligned, and the message */
+#define NODE_EVENTS 64u			/* events taken from a transport at once */
+#define NODE_POLLS 4u			/* times that a turn asks a transport which keeps answering */
+/* Well under the gap that promise 12 forgives, or each idle sleep would look like one. */
+#define NODE_SLEEP_MAX_MS 500
+#define NODE_GAP_NS NSEC_PER_SEC
+/* No request waits longer, whatever it says: 0 ("none") and more become this. */
+#define NODE_DEADLINE_MAX_MS (10u * 60u * 1000u)
+
+struct node_secret {
+	uint16_t len;			/* 0 = there is none */
+	uint8_t bytes[NODE_SECRET_MAX];
+};
+
+struct tenant {
+	char name[LARDER_TENANT_NAME_MAX + 1];
+	uint32_t id;			/* stable, of the record file */
+	uint32_t index;			/* place in the table: who takes turns with whom */
+	uint32_t slot;			/* in the ledger */
+	struct node_secret secret[2];	/* lock */
+};
+
+struct node_tenants {
+	pthread_mutex_t lock;
+	uint32_t n;
+	struct tenant *at[NODE_TENANTS_MAX];
+};
+
+struct session;
+
+/* Turns of those who have bytes to move; see drr.c. Viewers take turns as one tenant more. */
+struct drr_tenant {
+	struct list link;		/* drr.active */
+	struct list sessions;
+	uint32_t n_sessions;
+	int64_t deficit;
+};
+
+struct drr {
+	struct list active;
+	uint32_t n_active;
+	struct drr_tenant tenants[NODE_TENANTS_MAX + 1];
+};
+
+struct reactor {
+	struct larder_node *node;
+	struct engine_reactor *engine;
+	uint32_t index;
+	int epoll_fd;
+	int wake_fd;
+	uint32_t n_transports;		/* atomic: the control thread adds, never takes away */
+	struct transport *transports[NODE_LISTENERS_MAX];
+	bool spins;			/* atomic: a transport has no event fd */
+	bool closing;			/* takes no new connection */
+
+	uint64_t now_ns;		/* read once a turn */
+	uint64_t last_turn_ns;		/* 0 = never stepped */
+	uint64_t next_scan_ns;
+	uint64_t next_publish_ns;
+	uint64_t turn;
+	struct list sessions;
+	uint32_t n_gone;		/* sessions without a connection, not yet freed */
+	struct list retry;		/* requests whose region's descriptor has not arrived */
+	struct drr drr;
+	uint8_t *discard;		/* NODE_PIECE_BYTES that nobody reads */
+	uint64_t next_complaint_ns;	/* one line a second about peers that make no sense */
+	uint64_t complaints_hidden;
+
+	/* atomic: written here, summed by the control thread */
+	uint64_t turns;
+	uint64_t requests;
+	uint64_t puts;			/* values begun in parts */
+	uint64_t regions;
+	uint64_t region_bytes;
+};
+
+struct larder_node {
+	struct larder_node_config config;
+	struct clock clock;
+	struct secure_random random;
+	struct larder_log log;
+	char boot_id[64];
+	struct ledger *ledger;
+	struct engine *engine;
+	struct node_tenants tenants;
+	struct reactor *reactors;
+	uint64_t boot_nonce;
+	uint8_t dummy_secret[32];	/* for tenants that are none: as slow as a real one */
+	uint64_t start_ns;
+	uint32_t page_size;
+	int port;
+
+	/* atomic */
+	bool draining;
+	uint64_t connections;
+	uint64_t unauthenticated;
+
+	pthread_mutex_t gap_lock;
+	uint64_t forgiven_ns;		/* leases were moved for every gap up to here */
+};
+
+/* tenants.c */
+void node_tenants_init(struct node_tenants *t);
+void node_tenants_done(struct node_tenants *t);
+struct tenant *node_tenants_find(struct node_tenants *t, const char *name);
+/* Copies both secrets; a tenant's may be replaced while handshakes are under way. */
+void node_tenants_secrets(struct node_tenants *t, const struct tenant *tenant,
+			  struct node_secret ret[2]);
+
+/* reactor.c */
+int node_reactor_init(struct reactor *r, struct larder_node *node, uint32_t index);
+void node_reactor_done(struct reactor *r);
+/* Ends every connection and waits, by turns, until nothing of theirs is left. */
+void node_reactor_shutdown(struct reactor *r);
+/* Adds a transport that listens already. The caller is the control thread. */
+int node_reactor_adopt(struct reactor *r, struct transport *t);
+void node_reactor_wake(void *reactor);
+/* A line about a peer that makes no sense; at most one a second and reactor. */
+void node_reactor_complain(struct reactor *r, const char *fmt, ...) _printf_(2, 3);
+
+/* drr.c */
+void node_drr_init(struct drr *d);
+void node_drr_enter(struct reactor *r, struct session *s);
+void node_drr_leave(struct reactor *r, struct session *s);
+/* Returns the bytes that were handed out. */
+uint64_t node_drr_run(struct reactor *r);
+
+static inline void node_count(uint64_t *counter, uint64_t n)
+{
+	(void)__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static inline void node_uncount(uint64_t *counter, uint64_t n)
+{
+	(void)__atomic_fetch_sub(counter, n, __ATOMIC_RELAXED);
+}
+
+static inline bool node_draining(const struct larder_node *n)
+{
+	return __atomic_load_n(&n->draining, __ATOMIC_RELAXED);
+}
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A reactor and its turn. The order of a turn: look at the clock and forgive a gap, take what the
+ * transports have, take what the engine has, try what waits for a region, hand out bytes in fair
+ * turns, look for those whose time is over, publish.
+ *
+ * Promise 12: a gap of over a second between two turns is time in which nobody looked. It moves
+ * every deadline that measures a peer's silence; those of requests stay. Leases belong to all
+ * reactors, so their part of the gap is what no reactor has forgiven yet.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "node/node.h"
+#include "node/session.h"
+
+#define REACTOR_SCAN_NS (50u * NSEC_PER_MSEC)	/* how exactly keepalive and stall are kept */
+#define REACTOR_PUBLISH_NS (10u * NSEC_PER_MSEC)
+#define REACTOR_SHUTDOWN_TURNS 1000u
+
+static int reactor_watch(struct reactor *r, int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	return epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+int node_reactor_init(struct reactor *r, struct larder_node *node, uint32_t index)
+{
+	r->node = node;
+	r->index = index;
+	r->engine = engine_reactor(node->engine, index);
+	list_init(&r->retry);
+	node_drr_init(&r->drr);
+	r->discard = malloc(NODE_PIECE_BYTES);
+	if (!r->discard)
+		return -ENOMEM;
+	r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (r->epoll_fd < 0)
+		return -errno;
+	r->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r->wake_fd < 0)
+		return -errno;
+	engine_reactor_set_wake(r->engine, node_reactor_wake, r);
+	return reactor_watch(r, r->wake_fd);
+}
+
+void node_reactor_done(struct reactor *r)
+{
+	for (uint32_t i = 0; i < r->n_transports; i++)
+		r->transports[i]->ops->close(r->transports[i]);
+	r->n_transports = 0;
+	if (r->wake_fd >= 0)
+		(void)close(r->wake_fd);	/* an eventfd: nothing can be lost */
+	if (r->epoll_fd >= 0)
+		(void)close(r->epoll_fd);
+	free(r->discard);
+}
+
+int node_reactor_adopt(struct reactor *r, struct transport *t)
+{
+	uint32_t n = __atomic_load_n(&r->n_transports, __ATOMIC_RELAXED);
+	int fd = t->ops->event_fd(t);
+
+	if (fd == -EOPNOTSUPP) {
+		__atomic_store_n(&r->spins, true, __ATOMIC_RELAXED);
+	} else if (fd < 0) {
+		return fd;
+	} else {
+		int e = reactor_watch(r, fd);
+
+		if (e < 0)
+			return e;
+	}
+	r->transports[n] = t;
+	__atomic_store_n(&r->n_transports, n + 1, __ATOMIC_RELEASE);
+	node_reactor_wake(r);
+	return 0;
+}
+
+void node_reactor_wake(void *reactor)
+{
+	const struct reactor *r = reactor;
+	const uint64_t one = 1;
+
+	/* fails only when the counter is full: then it is readable as it should be */
+	if (write(r->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+void node_reactor_complain(struct reactor *r, const char *fmt, ...)
+{
+	char text[256];
+	va_list ap;
+
+	if (r->now_ns < r->next_complaint_ns) {
+		r->complaints_hidden++;
+		return;
+	}
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);	/* cut if too long, on purpose */
+	va_end(ap);
+	if (r->complaints_hidden)
+		log_notice(&r->node->log, "%s (and %llu more like it)", text,
+			   (unsigned long long)r->complaints_hidden);
+	else
+		log_notice(&r->node->log, "%s", text);
+	r->complaints_hidden = 0;
+	r->next_complaint_ns = r->now_ns + NSEC_PER_SEC;
+}
+
+static void reactor_forgive_leases(struct larder_node *n, uint64_t from_ns, uint64_t to_ns)
+{
+	(void)pthread_mutex_lock(&n->gap_lock);
+	from_ns = MAX(from_ns, n->forgiven_ns);
+	if (to_ns > from_ns) {
+		engine_forgive(n->engine, to_ns - from_ns);
+		n->forgiven_ns = to_ns;
+	}
+	(void)pthread_mutex_unlock(&n->gap_lock);
+}
+
+static void reactor_look_at_clock(struct reactor *r)
+{
+	struct larder_node *n = r->node;
+	uint64_t now = clock_now(&n->clock), last = r->last_turn_ns;
+
+	r->now_ns = now;
+	r->last_turn_ns = now;
+	r->turn++;
+	__atomic_store_n(&r->turns, r->turn, __ATOMIC_RELAXED);
+	if (last == 0 || now - last <= NODE_GAP_NS)
+		return;
+	list_for_each(it, &r->sessions)
+		node_session_forgive(list_entry(it, struct session, link), now - last);
+	reactor_forgive_leases(n, last, now);
+	node_count(&n->ledger->node->gaps, 1);
+	log_warning(&n->log, "reactor %u did not look for %llu ms: silence in it is held against "
+		    "nobody", r->index, (unsigned long long)((now - last) / NSEC_PER_MSEC));
+}
+
+static void reactor_event(struct reactor *r, const struct transport_event *ev)
+{
+	if (ev->type == TRANSPORT_CONN_UP)
+		node_session_up(r, ev->conn);
+	else if (ev->conn->user)
+		node_session_event(ev->conn->user, ev);
+	/* else: a connection that was refused at its CONN_UP is on its way out */
+}
+
+/* Asks again while it keeps answering: a header and its body then take one turn, not two. */
+static int reactor_poll_transport(struct reactor *r, struct transport *t)
+{
+	struct transport_event events[NODE_EVENTS];
+	int total = 0;
+
+	for (uint32_t i = 0; i < NODE_POLLS; i++) {
+		int n = transport_poll(t, events, NODE_EVENTS);
+
+		if (n < 0)
+			return n;
+		for (int k = 0; k < n; k++)
+			reactor_event(r, &events[k]);
+		total += n;
+		if (n == 0)
+			break;
+	}
+	return total;
+}
+
+static int reactor_poll_engine(struct reactor *r)
+{
+	struct larder_op *op;
+	int n = 0;
+
+	while ((op = engine_poll(r->engine)) != NULL) {
+		node_request_engine_done(op);
+		n++;
+	}
+	return n;
+}
+
+static int reactor_retry(struct reactor *r)
+{
+	int n = 0;
+
+	list_for_each_safe(it, &r->retry)
+		n += node_region_retry(list_entry(it, struct request, queue));
+	return n;
+}
+
+static void reactor_scan(struct reactor *r)
+{
+	if (r->now_ns < r->next_scan_ns)
+		return;
+	r->next_scan_ns = r->now_ns + REACTOR_SCAN_NS;
+	list_for_each_safe(it, &r->sessions)
+		node_session_scan(list_entry(it, struct session, link), r->now_ns);
+}
+
+static int reactor_reap(struct reactor *r)
+{
+	int n = 0;
+
+	if (r->n_gone == 0)
+		return 0;
+	list_for_each_safe(it, &r->sessions) {
+		struct session *s = list_entry(it, struct session, link);
+
+		if (s->state == SESSION_GONE && node_session_reap(s))
+			n++;
+	}
+	return n;
+}
+
+static void reactor_publish_turns(struct larder_node *n, struct larder_node_section *v)
+{
+	uint64_t turns = 0;
+
+	for (uint32_t i = 0; i < n->config.reactors; i++)
+		turns += __atomic_load_n(&n->reactors[i].turns, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->turns, turns, __ATOMIC_RELAXED);
+}
+
+/* Every reactor shows that it turns; the first also tells how the node is. The record file's
+ * heartbeat is kept by engine_poll. */
+static void reactor_publish(struct reactor *r)
+{
+	struct larder_node *n = r->node;
+	struct larder_node_section *v = n->ledger->node;
+	struct engine_counts c;
+
+	if (r->now_ns < r->next_publish_ns)
+		return;
+	r->next_publish_ns = r->now_ns + REACTOR_PUBLISH_NS;
+	__atomic_store_n(&v->heartbeat_ns, r->now_ns, __ATOMIC_RELAXED);
+	if (r->index != 0)
+		return;
+	engine_get_counts(n->engine, &c);
+	__atomic_store_n(&v->pages_free, c.free_pages, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->records_free, c.free_records, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->objects, c.objects, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->evictions, c.evictions, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->connections, __atomic_load_n(&n->connections, __ATOMIC_RELAXED),
+			 __ATOMIC_RELAXED);
+	reactor_publish_turns(n, v);
+}
+
+static int reactor_turn(struct reactor *r)
+{
+	uint32_t n_transports = __atomic_load_n(&r->n_transports, __ATOMIC_ACQUIRE);
+	uint64_t woken;
+	int done = 0;
+
+	if (read(r->wake_fd, &woken, sizeof(woken)) < 0 && errno != EAGAIN)
+		return -errno;
+	reactor_look_at_clock(r);
+	for (uint32_t i = 0; i < n_transports; i++) {
+		int n = reactor_poll_transport(r, r->transports[i]);
+
+		if (n < 0) {
+			log_err(&r->node->log, "reactor %u: transport %s is broken: %s", r->index,
+				r->transports[i]->ops->name, strerror(-n));
+			return n;
+		}
+		done += n;
+	}
+	done += reactor_poll_engine(r);
+	done += reactor_retry(r);
+	done += node_drr_run(r) > 0;
+	for (uint32_t i = 0; i < n_transports; i++) {
+		int n = transport_flush(r->transports[i]);
+
+		if (n < 0 && n != -EOPNOTSUPP)
+			return n;
+	}
+	reactor_scan(r);
+	done += reactor_reap(r);
+	reactor_publish(r);
+	return done;
+}
+
+LARDER_PUBLIC int larder_node_step(struct larder_node *n, uint32_t reactor)
+{
+	return reactor < n->config.reactors ? reactor_turn(&n->reactors[reactor]) : -EINVAL;
+}
+
+LARDER_PUBLIC int larder_node_event_fd(struct larder_node *n, uint32_t reactor)
+{
+	return reactor < n->config.reactors ? n->reactors[reactor].epoll_fd : -EINVAL;
+}
+
+LARDER_PUBLIC int larder_node_timeout_ms(struct larder_node *n, uint32_t reactor)
+{
+	struct reactor *r;
+	uint64_t next, now;
+
+	if (reactor >= n->config.reactors)
+		return NODE_SLEEP_MAX_MS;
+	r = &n->reactors[reactor];
+	if (__atomic_load_n(&r->spins, __ATOMIC_RELAXED))
+		return 0;
+	/* a region's descriptor, or a payload whose place is not decided yet: no event tells */
+	if (!list_empty(&r->retry) || r->drr.n_active > 0)
+		return 1;
+	next = engine_next_deadline(r->engine);
+	now = clock_now(&n->clock);
+	if (next <= now)
+		return 0;
+	/* rounded up: waking a little early would spin until the deadline */
+	return (int)MIN((next - now + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC, (uint64_t)NODE_SLEEP_MAX_MS);
+}
+
+void node_reactor_shutdown(struct reactor *r)
+{
+	if (!r->discard || r->epoll_fd < 0 || r->wake_fd < 0)
+		return;		/* never came up */
+	r->closing = true;
+	list_for_each(it, &r->sessions)
+		node_session_close(list_entry(it, struct session, link), false);
+	for (uint32_t i = 0; i < REACTOR_SHUTDOWN_TURNS && !list_empty(&r->sessions); i++)
+		if (reactor_turn(r) < 0)
+			break;
+	/* a broken transport gives nothing back: close it, then its buffers are ours by that */
+	for (uint32_t i = 0; i < r->n_transports; i++)
+		r->transports[i]->ops->close(r->transports[i]);
+	r->n_transports = 0;
+	list_for_each_safe(it, &r->sessions)
+		node_session_forget(list_entry(it, struct session, link));
+	(void)reactor_poll_engine(r);
+	list_for_each_safe(it, &r->sessions)
+		(void)node_session_reap(list_entry(it, struct session, link));
+}

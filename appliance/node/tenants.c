@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tenants: who may open a session, and by what secret. The table only grows; an entry stays where
+ * it is, so sessions point to it. The control thread writes, reactors read during handshakes: one
+ * lock for all, held for a few hundred bytes of copying.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "node/node.h"
+
+void node_tenants_init(struct node_tenants *t)
+{
+	(void)pthread_mutex_init(&t->lock, NULL);	/* can't fail with default attributes */
+}
+
+void node_tenants_done(struct node_tenants *t)
+{
+	for (uint32_t i = 0; i < t->n; i++) {
+		explicit_bzero(t->at[i]->secret, sizeof(t->at[i]->secret));
+		free(t->at[i]);
+	}
+	t->n = 0;
+	(void)pthread_mutex_destroy(&t->lock);
+}
+
+static bool tenant_name_is_good(const char *name)
+{
+	size_t len = strnlen(name, LARDER_TENANT_NAME_MAX + 1);
+
+	return len >= 1 && len <= LARDER_TENANT_NAME_MAX &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == len;
+}
+
+static struct tenant *tenant_find_locked(struct node_tenants *t, const char *name)
+{
+	for (uint32_t i = 0; i < t->n; i++)
+		if (strcmp(t->at[i]->name, name) == 0)
+			return t->at[i];
+	return NULL;
+}
+
+struct tenant *node_tenants_find(struct node_tenants *t, const char *name)
+{
+	(void)pthread_mutex_lock(&t->lock);
+	struct tenant *found = tenant_find_locked(t, name);
+
+	(void)pthread_mutex_unlock(&t->lock);
+	return found;
+}
+
+void node_tenants_secrets(struct node_tenants *t, const struct tenant *tenant,
+			  struct node_secret ret[2])
+{
+	(void)pthread_mutex_lock(&t->lock);
+	ret[0] = tenant->secret[0];
+	ret[1] = tenant->secret[1];
+	(void)pthread_mutex_unlock(&t->lock);
+}
+
+static void secret_set(struct node_secret *s, const void *bytes, size_t len)
+{
+	explicit_bzero(s, sizeof(*s));
+	if (len)
+		memcpy(s->bytes, bytes, len);
+	s->len = (uint16_t)len;
+}
+
+LARDER_PUBLIC int larder_node_tenant_add(struct larder_node *n, const char *name,
+					 const void *secret, size_t secret_len, const void *second,
+					 size_t second_len)
+{
+	struct node_tenants *t = &n->tenants;
+
+	if (!name || !tenant_name_is_good(name) || !secret || secret_len < 1 ||
+	    secret_len > NODE_SECRET_MAX || second_len > NODE_SECRET_MAX ||
+	    (!second && second_len != 0))
+		return -EINVAL;
+	struct tenant *tenant = node_tenants_find(t, name);
+	bool added = false;
+
+	if (!tenant) {
+		_cleanup_free_ struct tenant *fresh = calloc(1, sizeof(*fresh));
+		int r;
+
+		if (!fresh)
+			return -ENOMEM;
+		if (t->n == NODE_TENANTS_MAX)
+			return -ENOSPC;
+		strcpy(fresh->name, name);	/* its length was checked above */
+		r = engine_tenant_add(n->engine, name, &fresh->id);
+		if (r < 0)
+			return r;
+		fresh->slot = ledger_slot(n->ledger, fresh->id, name);
+		tenant = TAKE_PTR(fresh);
+		added = true;
+	}
+	(void)pthread_mutex_lock(&t->lock);
+	secret_set(&tenant->secret[0], secret, secret_len);
+	secret_set(&tenant->secret[1], second, second_len);
+	if (added) {
+		tenant->index = t->n;
+		t->at[t->n++] = tenant;
+	}
+	(void)pthread_mutex_unlock(&t->lock);
+	return 0;
+}

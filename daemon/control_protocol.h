@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control socket's protocol, shared by larderd and larderctl.
+ *
+ * A unix stream socket; who may ask what is decided by the peer's kernel credentials. Requests and
+ * replies are newline-delimited JSON: one object on one line, UTF-8. A request has at most
+ * LARDER_CONTROL_REQUEST_MAX bytes with its newline, a reply LARDER_CONTROL_REPLY_MAX. A connection
+ * carries any number of requests; each is answered by exactly one line, in order. Silence longer
+ * than LARDER_CONTROL_TIMEOUT_MS ends the connection.
+ *
+ *	request		{"cmd": NAME}
+ *	reply		{"ok": true, "result": {...}}
+ *			{"ok": false, "error": SENTENCE, "status": STATUS NAME}
+ *
+ * STATUS NAME is one of <larder/status.h>: DENIED, UNSUPPORTED (no such command), BAD_REQUEST, ...
+ * Unknown members of requests and results are ignored, so that both sides may grow; a member that
+ * one side can't tell is left out. Numbers are integers; names end with their unit.
+ *
+ * cmd		may ask		result
+ * "ping"	stats group	{}
+ * "stats"	stats group	what struct larder_node_stats says, by groups: version, uptime_ms,
+ *		draining, drained (nothing is under way), then the objects "memory", "objects",
+ *		"connections" of figures, and "tenants": for each tenant's name an object of
+ *		figures out of the ledger.
+ * "ledger"	stats group	{}; the reply's first byte carries one descriptor (SCM_RIGHTS): the
+ *		ledger's memfd, to be mapped PROT_READ, MAP_SHARED; layout in <larder/ledger.h>.
+ * "drain"	admin group	{}: draining has begun; asking again is harmless.
+ * "undrain"	admin group	{}
+ * "reload"	admin group	{}, when the files were read and what can change at run time has;
+ *		BAD_REQUEST with the file and the mistake otherwise, and nothing was changed.
+ *
+ * "stats group" includes the admin group; root and the daemon's own user may ask everything.
+ */
+#ifndef LARDER_CONTROL_PROTOCOL_H
+#define LARDER_CONTROL_PROTOCOL_H
+
+#define LARDER_CONTROL_PATH "/run/larder/control.sock"
+#define LARDER_CONTROL_REQUEST_MAX 4096u
+#define LARDER_CONTROL_REPLY_MAX (1024u * 1024u)
+#define LARDER_CONTROL_TIMEOUT_MS 5000u
+
+#define LARDER_CONTROL_PING "ping"
+#define LARDER_CONTROL_STATS "stats"
+#define LARDER_CONTROL_LEDGER "ledger"
+#define LARDER_CONTROL_DRAIN "drain"
+#define LARDER_CONTROL_UNDRAIN "undrain"
+#define LARDER_CONTROL_RELOAD "reload"
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Administration of another host is ssh's business: who may log in there, and as whom, is settled by
+ * it, and the other larderctl speaks to its own control socket. ssh hands its words to a shell
+ * there, so each is quoted; the host is kept from being taken as an option of ssh.
+ */
+#include "ctl/remote.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+char *remote_quote(const char *word)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789@%+=:,./_-";
+	char *text, *out;
+
+	if (*word && word[strspn(word, plain)] == '\0')
+		return strdup(word);
+	out = text = malloc(strlen(word) * 4 + 3);
+	if (!text)
+		return NULL;
+	*out++ = '\'';
+	for (; *word; word++) {
+		if (*word == '\'') {
+			memcpy(out, "'\\''", 4);
+			out += 4;
+		} else {
+			*out++ = *word;
+		}
+	}
+	*out++ = '\'';
+	*out = '\0';
+	return text;
+}
+
+void remote_command_free(char **command)
+{
+	for (char **p = command; p && *p; p++)
+		free(*p);
+	free(command);
+}
+
+char **remote_command(const struct ctl *ctl, bool terminal, int argc, char **argv)
+{
+	char deadline[UTIL_TEXT];
+	const char *words[16];
+	size_t n = 0, fixed;
+	char **command;
+
+	words[n++] = "ssh";
+	if (terminal)
+		words[n++] = "-t";
+	words[n++] = "--";
+	words[n++] = ctl->host;
+	fixed = n;
+	words[n++] = "larderctl";
+	if (ctl->json)
+		words[n++] = "--json";
+	if (ctl->control_given) {
+		words[n++] = "--control";
+		words[n++] = ctl->control;
+	}
+	if (ctl->deadline_ms) {
+		(void)snprintf(deadline, sizeof(deadline), "%u", ctl->deadline_ms);
+		words[n++] = "--deadline";
+		words[n++] = deadline;
+	}
+	command = calloc(n + (size_t)argc + 1, sizeof(*command));
+	if (!command)
+		return NULL;
+	for (size_t i = 0; i < n + (size_t)argc; i++) {
+		const char *word = i < n ? words[i] : argv[i - n];
+
+		command[i] = i < fixed ? strdup(word) : remote_quote(word);
+		if (!command[i]) {
+			remote_command_free(command);
+			return NULL;
+		}
+	}
+	return command;
+}
+
+int remote_exec(const struct ctl *ctl, int argc, char **argv)
+{
+	bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+	char **command;
+	int err;
+
+	if (!*ctl->host || *ctl->host == '-')
+		return ctl_usage(NULL, "-H %s: not a host", ctl->host);
+	command = remote_command(ctl, terminal, argc, argv);
+	if (!command)
+		return ctl_fail(CTL_FAILED, "out of memory");
+	(void)execvp(command[0], command);
+	err = errno;
+	remote_command_free(command);
+	return ctl_fail(CTL_FAILED, "ssh: %s", strerror(err));
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The running daemon: what main, the control socket and the signals share. */
+#ifndef LARDER_DAEMON_DAEMON_H
+#define LARDER_DAEMON_DAEMON_H
+
+#include <systemd/sd-event.h>
+
+#include <jansson.h>
+#include <larder/log.h>
+#include <larder/memory.h>
+#include <larder/node.h>
+
+#include "config.h"
+#include "control.h"
+#include "exit_codes.h"
+#include "reactors.h"
+
+#define DAEMON_SET_MAX 64
+
+/* What the command line said. */
+struct daemon_arguments {
+	const char *config_path;
+	bool config_required;		/* it was named */
+	const char *set[DAEMON_SET_MAX];
+	unsigned n_set;
+	bool check, dump_config, dump_man;
+};
+
+struct daemon {
+	const struct daemon_arguments *arguments;
+	struct config config;
+	struct larder_log log;
+	struct larder_memory *memory;
+	char memory_dir[4096];
+	struct larder_node *node;
+	struct reactors *reactors;
+	struct control *control;
+	sd_event *event;
+	sd_event_source *drain_timer;
+	uint64_t drain_deadline_us;
+	bool stopping;
+};
+
+/* Reads files and --set into @c. 0 or -errno with c->error set. */
+int daemon_read_config(const struct daemon_arguments *a, struct config *c);
+
+/* Memory, node, tenants, listeners: each in order. LARDERD_EXIT_*. */
+int daemon_start(struct daemon *d);
+void daemon_stop(struct daemon *d);
+
+/* The control thread: signals, control socket, watchdog, until a stop is done. LARDERD_EXIT_*. */
+int daemon_loop(struct daemon *d);
+
+/* Re-reads the files; on failure @error holds the line and nothing has changed. */
+int daemon_reload(struct daemon *d, char *error, size_t size);
+
+/* The "stats" answer: a new reference or NULL. */
+json_t *daemon_stats(struct daemon *d);
+
+#endif

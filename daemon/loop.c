@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control thread: signals, control socket, watchdog, drain. SIGTERM and SIGINT drain within
+ * drain.timeout and stop; a second one stops at once. SIGHUP reloads.
+ */
+#include "daemon.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "say.h"
+#include "tenants.h"
+
+#define LOOP_DRAIN_STEP_US 10000ull
+
+static int loop_drain_step(sd_event_source *s, uint64_t usec, void *user)
+{
+	struct daemon *d = user;
+
+	if (larder_node_is_drained(d->node))
+		return sd_event_exit(d->event, LARDERD_EXIT_OK);
+	if (usec >= d->drain_deadline_us) {
+		say(&d->log, LARDER_LOG_WARNING,
+		    "drain.timeout of %s ms is over: what is still under way is cut",
+		    config_string(&d->config, CONFIG_drain_timeout));
+		return sd_event_exit(d->event, LARDERD_EXIT_CUT);
+	}
+	(void)sd_event_source_set_time_relative(s, LOOP_DRAIN_STEP_US);
+	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+}
+
+static int loop_stop(sd_event_source *s, const struct signalfd_siginfo *si, void *user)
+{
+	struct daemon *d = user;
+	uint64_t now;
+	int r;
+
+	if (d->stopping)
+		return sd_event_exit(d->event, larder_node_is_drained(d->node) ? LARDERD_EXIT_OK
+									       : LARDERD_EXIT_CUT);
+	d->stopping = true;
+	(void)sd_notifyf(0, "STOPPING=1\nSTATUS=Draining\nEXTEND_TIMEOUT_USEC=%llu",
+			 (unsigned long long)config_number(&d->config, CONFIG_drain_timeout) * 1000 +
+				 5000000);
+	say(&d->log, LARDER_LOG_INFO, "draining, then stopping");
+	larder_node_drain(d->node, true);
+	r = sd_event_now(d->event, CLOCK_MONOTONIC, &now);
+	if (r < 0)
+		return r;
+	d->drain_deadline_us = now + config_number(&d->config, CONFIG_drain_timeout) * 1000;
+	return sd_event_add_time_relative(d->event, &d->drain_timer, CLOCK_MONOTONIC, 0, 1000,
+					  loop_drain_step, d);
+}
+
+static int loop_reload(sd_event_source *s, const struct signalfd_siginfo *si, void *user)
+{
+	struct daemon *d = user;
+	char error[600];
+
+	/* the line was logged already; the old settings stay */
+	(void)daemon_reload(d, error, sizeof(error));
+	return 0;
+}
+
+static int loop_reactor_failed(sd_event_source *s, int fd, uint32_t events, void *user)
+{
+	struct daemon *d = user;
+
+	return sd_event_exit(d->event, LARDERD_EXIT_INTERNAL);
+}
+
+static int loop_watchdog(sd_event_source *s, uint64_t usec, void *user)
+{
+	struct daemon *d = user;
+	uint64_t period;
+
+	if (sd_watchdog_enabled(0, &period) <= 0)
+		return 0;
+	/* an idle reactor turns at least once a second: one that did not is stuck */
+	if (reactors_turned(d->reactors))
+		(void)sd_notify(0, "WATCHDOG=1");
+	else
+		say(&d->log, LARDER_LOG_WARNING, "a reactor does not turn: the watchdog is not fed");
+	(void)sd_event_source_set_time_relative(s, period / 3);
+	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+}
+
+int daemon_reload(struct daemon *d, char *error, size_t size)
+{
+	struct config new;
+	struct timespec ts;
+	int r;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	(void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
+			 (unsigned long long)ts.tv_sec * 1000000 + (unsigned long long)ts.tv_nsec / 1000);
+	r = daemon_read_config(d->arguments, &new);
+	if (r) {
+		(void)snprintf(error, size, "%s", new.error);
+		say(&d->log, LARDER_LOG_ERR, "reload refused, the old settings stay: %s", new.error);
+		goto out;
+	}
+	r = tenants_load(d->node, config_string(&new, CONFIG_tenants_dir), &d->log);
+	if (r < 0) {
+		(void)snprintf(error, size, "the tenants in %s can not be used, see the log",
+			       config_string(&new, CONFIG_tenants_dir));
+		say(&d->log, LARDER_LOG_ERR, "reload refused, the old settings stay");
+		goto out;
+	}
+	r = 0;
+	for (int i = 0; i < CONFIG_OPTIONS; i++) {
+		struct config_value *old = &d->config.value[i];
+		struct config_value *now = &new.value[i];
+		const struct config_option *o = &config_options[i];
+
+		if (strcmp(old->text, now->text) == 0)
+			continue;
+		say(&d->log, o->live ? LARDER_LOG_INFO : LARDER_LOG_WARNING,
+		    o->live ? "%s.%s: %s instead of %s"
+			    : "%s.%s: %s takes effect at the next start, %s until then",
+		    o->section, o->key, now->text, old->text);
+		if (o->live) {
+			struct config_value swap = *old;
+
+			*old = *now;
+			*now = swap;
+		}
+	}
+	d->log.level = config_log_level(config_string(&d->config, CONFIG_log_level));
+	if (d->control)
+		(void)control_set_groups(d->control,
+					 config_string(&d->config, CONFIG_control_stats_group),
+					 config_string(&d->config, CONFIG_control_admin_group));
+	say(&d->log, LARDER_LOG_INFO, "reloaded");
+out:
+	config_done(&new);
+	(void)sd_notify(0, "READY=1");
+	return r < 0 ? r : 0;
+}
+
+static json_t *loop_stats(void *user)
+{
+	return daemon_stats(user);
+}
+
+static int loop_drain(void *user, bool on)
+{
+	struct daemon *d = user;
+
+	if (d->stopping && !on)
+		return -EALREADY;
+	say(&d->log, LARDER_LOG_INFO, on ? "draining: nothing new is taken" : "taking work again");
+	larder_node_drain(d->node, on);
+	(void)sd_notify(0, on ? "STATUS=Draining" : "STATUS=Serving");
+	return 0;
+}
+
+static int loop_reload_call(void *user, char *error, size_t size)
+{
+	return daemon_reload(user, error, size);
+}
+
+static int loop_ledger_fd(void *user)
+{
+	struct daemon *d = user;
+
+	return larder_node_ledger_fd(d->node);
+}
+
+static int loop_sources(struct daemon *d)
+{
+	const struct control_calls calls = { .stats = loop_stats, .drain = loop_drain,
+					     .reload = loop_reload_call,
+					     .ledger_fd = loop_ledger_fd, .user = d };
+	const char *socket = config_string(&d->config, CONFIG_control_socket);
+	int r;
+
+	if ((r = sd_event_add_signal(d->event, NULL, SIGTERM, loop_stop, d)) < 0 ||
+	    (r = sd_event_add_signal(d->event, NULL, SIGINT, loop_stop, d)) < 0 ||
+	    (r = sd_event_add_signal(d->event, NULL, SIGHUP, loop_reload, d)) < 0 ||
+	    (r = sd_event_add_io(d->event, NULL, reactors_failed_fd(d->reactors), EPOLLIN,
+				 loop_reactor_failed, d)) < 0 ||
+	    (r = sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, 0, 0, loop_watchdog,
+					    d)) < 0) {
+		say(&d->log, LARDER_LOG_ERR, "the control loop can not start: %s", strerror(-r));
+		return LARDERD_EXIT_INTERNAL;
+	}
+	if (socket[0] &&
+	    control_open(d->event, socket, &calls,
+			 config_string(&d->config, CONFIG_control_stats_group),
+			 config_string(&d->config, CONFIG_control_admin_group), &d->log,
+			 &d->control))
+		return LARDERD_EXIT_LISTEN;
+	return LARDERD_EXIT_OK;
+}
+
+int daemon_loop(struct daemon *d)
+{
+	int r = sd_event_new(&d->event);
+
+	if (r < 0) {
+		say(&d->log, LARDER_LOG_ERR, "the control loop can not start: %s", strerror(-r));
+		return LARDERD_EXIT_INTERNAL;
+	}
+	r = loop_sources(d);
+	if (r == LARDERD_EXIT_OK) {
+		(void)sd_notify(0, "READY=1\nSTATUS=Serving");
+		say(&d->log, LARDER_LOG_NOTICE, "ready");
+		r = sd_event_loop(d->event);
+		if (r < 0) {
+			say(&d->log, LARDER_LOG_ERR, "the control loop failed: %s", strerror(-r));
+			r = LARDERD_EXIT_INTERNAL;
+		}
+	}
+	d->control = control_close(d->control);
+	d->drain_timer = sd_event_source_unref(d->drain_timer);
+	d->event = sd_event_unref(d->event);
+	return r;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where log lines go. Under systemd stderr is the journal (JOURNAL_STREAM is set) and each line
+ * begins with "<level>", which the journal takes off again; on a terminal or in a file lines stand
+ * as they are. A line is written with one write, so that threads never mix theirs.
+ */
+#include "say.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void say_line(void *user, int level, const char *text)
+{
+	const char *prefix = user;
+	char line[2048];
+	int n;
+
+	if (prefix)
+		n = snprintf(line, sizeof(line), "<%d>%s\n", level, text);
+	else
+		n = snprintf(line, sizeof(line), "larderd: %s%s\n",
+			     level <= LARDER_LOG_ERR ? "error: " :
+			     level == LARDER_LOG_WARNING ? "warning: " : "", text);
+	if (n < 0)
+		return;
+	if ((size_t)n >= sizeof(line)) {
+		n = sizeof(line) - 1;
+		line[n - 1] = '\n';
+	}
+	if (write(STDERR_FILENO, line, (size_t)n) < 0)
+		return;		/* nowhere left to complain */
+}
+
+void say_to_stderr(struct larder_log *log, int level)
+{
+	log->line = say_line;
+	log->user = getenv("JOURNAL_STREAM") ? (void *)"journal" : NULL;
+	log->level = level;
+}
+
+void say(const struct larder_log *log, int level, const char *fmt, ...)
+{
+	char text[1536];
+	va_list ap;
+
+	if (!log->line || level > log->level)
+		return;
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	log->line(log->user, level, text);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a configuration to a node that serves: memory, node, tenants, listeners, reactors, in this
+ * order, and back in reverse. Each failure has told its line by the time it gets here and becomes
+ * an exit code of its own.
+ */
+#include "daemon.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "say.h"
+#include "tenants.h"
+
+#define HUGETLBFS_MAGIC 0x958458f6
+#define HUGE_DIR "/dev/hugepages/larder"
+#define SHM_DIR "/dev/shm/larder"
+
+int daemon_read_config(const struct daemon_arguments *a, struct config *c)
+{
+	int r = config_init(c);
+
+	if (!r)
+		r = config_load(c, a->config_path, a->config_required);
+	for (unsigned i = 0; !r && i < a->n_set; i++)
+		r = config_set(c, a->set[i], "--set");
+	return r ? r : config_validate(c);
+}
+
+/* Hugepages are taken when the whole arena fits into free ones, or when it lies there already. */
+static bool start_hugepages_fit(uint64_t bytes)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (statfs("/dev/hugepages", &fs) < 0 || fs.f_type != HUGETLBFS_MAGIC)
+		return false;
+	if (stat(HUGE_DIR "/arena", &st) == 0)
+		return true;
+	/* f_bavail counts the mount's own limit only; the pool is in meminfo */
+	FILE *f = fopen("/proc/meminfo", "re");
+	char line[128];
+	unsigned long long free_pages = 0, kib = 0;
+
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f)) {
+		(void)sscanf(line, "HugePages_Free: %llu", &free_pages);
+		(void)sscanf(line, "Hugepagesize: %llu kB", &kib);
+	}
+	(void)fclose(f);
+	return free_pages * kib * 1024 >= bytes;
+}
+
+static void start_pick_dir(struct daemon *d, uint64_t bytes)
+{
+	const char *dir = config_string(&d->config, CONFIG_memory_dir);
+
+	if (strcmp(dir, "auto") == 0)
+		/* records and leases take up to a fifth more than small pages alone */
+		dir = start_hugepages_fit(bytes + bytes / 5 + (16u << 20)) ? HUGE_DIR : SHM_DIR;
+	(void)snprintf(d->memory_dir, sizeof(d->memory_dir), "%s", dir);
+}
+
+static void start_progress(void *user, uint64_t done, uint64_t total)
+{
+	/* systemd's start time-out counts from the last sign of life */
+	(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=Taking memory: %llu of %llu MiB",
+			 (unsigned long long)(done >> 20), (unsigned long long)(total >> 20));
+}
+
+static int start_memory(struct daemon *d)
+{
+	const struct config *c = &d->config;
+	struct larder_memory_config m = {
+		.create_dir = true,
+		.any_filesystem = config_number(c, CONFIG_memory_any_filesystem),
+		.size_bytes = config_number(c, CONFIG_memory_size),
+		.pages = (uint32_t)config_number(c, CONFIG_memory_pages),
+		.page_size_bytes = (uint32_t)config_number(c, CONFIG_memory_page_size),
+		.records = (uint32_t)config_number(c, CONFIG_memory_records),
+		.leases = (uint32_t)config_number(c, CONFIG_memory_leases),
+		.namespaces = (uint32_t)config_number(c, CONFIG_memory_namespaces),
+		.progress = start_progress,
+		.log = &d->log,
+	};
+	struct larder_memory_info info;
+	int r;
+
+	start_pick_dir(d, m.pages ? (uint64_t)m.pages * m.page_size_bytes : m.size_bytes);
+	m.dir = d->memory_dir;
+	r = larder_memory_open(&m, &d->memory);
+	if (r)
+		return r == -EBUSY ? LARDERD_EXIT_MEMORY_BUSY :
+		       r == -EPROTO ? LARDERD_EXIT_MEMORY_GEOMETRY : LARDERD_EXIT_MEMORY;
+	larder_memory_get_info(d->memory, &info);
+	say(&d->log, LARDER_LOG_INFO,
+	    "memory %s: %u pages of %u KiB (%llu MiB), %u records (%llu MiB)%s, %s", d->memory_dir,
+	    info.pages, info.page_size_bytes >> 10, (unsigned long long)(info.arena_bytes >> 20),
+	    info.records, (unsigned long long)(info.records_bytes >> 20),
+	    info.hugepages ? ", hugepages" : "", info.fresh ? "new" : "found");
+	return LARDERD_EXIT_OK;
+}
+
+static long start_viewer_uid(const struct config *c)
+{
+	const struct passwd *p = getpwnam(config_string(c, CONFIG_view_user));
+
+	return p ? (long)p->pw_uid : -1;
+}
+
+/* The kernel's boot id: it tells a restart of the process from one of the machine. */
+static void start_boot_id(char *id, size_t size)
+{
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	id[0] = 0;
+	if (!f)
+		return;
+	if (!fgets(id, (int)size, f))
+		id[0] = 0;
+	id[strcspn(id, "\n")] = 0;
+	(void)fclose(f);
+}
+
+static int start_node(struct daemon *d)
+{
+	const struct config *c = &d->config;
+	struct larder_node_config n;
+	struct larder_node_stats stats;
+	char boot_id[64];
+	int r;
+
+	larder_node_config_defaults(&n);
+	start_boot_id(boot_id, sizeof(boot_id));
+	n.memory = d->memory;
+	n.log = &d->log;
+	n.boot_id = boot_id;
+	n.reactors = (uint32_t)config_number(c, CONFIG_node_reactors);
+	n.shards = (uint32_t)config_number(c, CONFIG_engine_shards);
+	n.policy = config_string(c, CONFIG_engine_policy);
+	n.reserve_bytes = config_number(c, CONFIG_engine_reserve);
+	n.max_value_bytes = config_number(c, CONFIG_engine_max_value);
+	n.lease_max_ms = (uint32_t)config_number(c, CONFIG_engine_lease_max);
+	n.max_connections = (uint32_t)config_number(c, CONFIG_node_max_connections);
+	n.max_unauthenticated = (uint32_t)config_number(c, CONFIG_node_max_unauthenticated);
+	n.handshake_timeout_ms = (uint32_t)config_number(c, CONFIG_node_handshake_timeout);
+	n.keepalive_ms = (uint32_t)config_number(c, CONFIG_node_keepalive);
+	n.stall_timeout_ms = (uint32_t)config_number(c, CONFIG_node_stall_timeout);
+	n.credits = (uint32_t)config_number(c, CONFIG_node_credits);
+	n.max_region_bytes = config_number(c, CONFIG_node_max_region);
+	n.max_regions = (uint32_t)config_number(c, CONFIG_node_max_regions);
+	n.verify_commit = config_number(c, CONFIG_node_verify_commit);
+	n.viewer_uid = start_viewer_uid(c);
+	r = larder_node_open(&n, &d->node);
+	if (r)
+		return r == -ENOMEM ? LARDERD_EXIT_MEMORY : LARDERD_EXIT_INTERNAL;
+	larder_node_get_stats(d->node, &stats);
+	say(&d->log, LARDER_LOG_INFO,
+	    "objects: %llu found, %llu records dropped; %llu bytes of metadata per object",
+	    (unsigned long long)stats.rebuilt_objects, (unsigned long long)stats.dropped_records,
+	    (unsigned long long)stats.bytes_per_object);
+	return LARDERD_EXIT_OK;
+}
+
+static int start_listen_one(struct daemon *d, const char *scheme, const char *address)
+{
+	char url[4200];
+	int r;
+
+	(void)snprintf(url, sizeof(url), "%s://%s", scheme, address);
+	r = larder_node_listen(d->node, url);
+	if (r)
+		return r;
+	if (strcmp(scheme, "tcp") == 0)
+		say(&d->log, LARDER_LOG_INFO, "listening on %s (port %d)", url,
+		    larder_node_port(d->node));
+	else
+		say(&d->log, LARDER_LOG_INFO, "listening on %s", url);
+	return 0;
+}
+
+static int start_listen(struct daemon *d)
+{
+	char tcp[1024];
+	char *save = NULL;
+	const char *shm = config_string(&d->config, CONFIG_listen_shm);
+
+	if (snprintf(tcp, sizeof(tcp), "%s", config_string(&d->config, CONFIG_listen_tcp)) >=
+	    (int)sizeof(tcp)) {
+		say(&d->log, LARDER_LOG_ERR, "listen.tcp: longer than %zu bytes", sizeof(tcp));
+		return LARDERD_EXIT_LISTEN;
+	}
+	for (char *a = strtok_r(tcp, " \t", &save); a; a = strtok_r(NULL, " \t", &save))
+		if (start_listen_one(d, "tcp", a))
+			return LARDERD_EXIT_LISTEN;
+	if (shm[0] && start_listen_one(d, "shm", shm))
+		return LARDERD_EXIT_LISTEN;
+	return LARDERD_EXIT_OK;
+}
+
+int daemon_start(struct daemon *d)
+{
+	const char *dir = config_string(&d->config, CONFIG_tenants_dir);
+	int r, n;
+
+	r = start_memory(d);
+	if (r)
+		return r;
+	r = start_node(d);
+	if (r)
+		return r;
+	n = tenants_load(d->node, dir, &d->log);
+	if (n < 0)
+		return LARDERD_EXIT_TENANTS;
+	if (n == 0)
+		say(&d->log, LARDER_LOG_WARNING, "%s holds no tenant: nobody can connect", dir);
+	r = start_listen(d);
+	if (r)
+		return r;
+	r = reactors_start(d->node, (uint32_t)config_number(&d->config, CONFIG_node_reactors),
+			   (uint32_t)config_number(&d->config, CONFIG_node_spin_us), &d->log,
+			   &d->reactors);
+	if (r)
+		say(&d->log, LARDER_LOG_ERR, "reactors can not start: %s", strerror(-r));
+	return r ? LARDERD_EXIT_INTERNAL : LARDERD_EXIT_OK;
+}
+
+void daemon_stop(struct daemon *d)
+{
+	d->reactors = reactors_stop(d->reactors);
+	larder_node_close(d->node);
+	d->node = NULL;
+	larder_memory_close(d->memory);
+	d->memory = NULL;
+}

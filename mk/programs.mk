@@ -1,0 +1,69 @@
+# Programs and libraries under build/bin and build/lib, and their installation.
+
+BIN := $(B)/bin
+LIB := $(B)/lib
+SOVERSION := 1
+CLIENT_MODULES := client transport wire base
+
+# --- liblarder: what an engine links ---
+CLIENT_OBJS = $(foreach m,$(CLIENT_MODULES),$(call objs,$(SRCS_$(m))))
+
+$(LIB)/liblarder.so.$(SOVERSION): $(CLIENT_OBJS) appliance/client/liblarder.map
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,liblarder.so.$(SOVERSION) \
+		-Wl,--version-script=appliance/client/liblarder.map $(if $(filter default,$(FLAVOUR)),-Wl$(comma)-z$(comma)defs) \
+		$(filter %.o,$^) -o $@ $(ALL_LIBS)
+	$(Q)ln -sf liblarder.so.$(SOVERSION) $(LIB)/liblarder.so
+comma := ,
+
+$(LIB)/liblarder.a: $(CLIENT_OBJS)
+	@mkdir -p $(@D)
+	@echo "  AR    $@"
+	$(Q)rm -f $@ && ar crs $@ $^
+
+# --- liblarder-node: the node for those who embed it (larderd, replay, tests) ---
+$(LIB)/liblarder-node.a: $(foreach m,$(MODULES),$(call objs,$(SRCS_$(m))))
+	@mkdir -p $(@D)
+	@echo "  AR    $@"
+	$(Q)rm -f $@ && ar crs $@ $^
+
+$(LIB)/pkgconfig/larder.pc: packaging/larder.pc.in Makefile
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' $< >$@
+
+# --- larderd ---
+DAEMON_SRCS := $(wildcard daemon/*.c)
+$(BIN)/larderd: $(call objs,$(DAEMON_SRCS)) $(LIB)/liblarder-node.a
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(ALL_LIBS) -linih -ljansson -lsystemd
+
+$(B)/man/larderd.conf.5: packaging/man/larderd.conf.5.in $(BIN)/larderd
+	@mkdir -p $(@D)
+	$(Q)$(BIN)/larderd --dump-man >$@.options
+	$(Q)sed -e '/@OPTIONS@/{r $@.options' -e 'd}' -e 's/@VERSION@/$(VERSION)/' $< >$@
+	$(Q)rm -f $@.options
+
+PROGRAMS := $(BIN)/larderd $(BIN)/larderctl
+LIBRARIES := $(LIB)/liblarder.so.$(SOVERSION) $(LIB)/liblarder.a $(LIB)/liblarder-node.a
+all: $(PROGRAMS) $(LIBRARIES) $(LIB)/pkgconfig/larder.pc $(B)/man/larderd.conf.5
+
+LIBDIR ?= $(PREFIX)/lib/$(shell $(CC) -print-multiarch 2>/dev/null)
+.PHONY: install
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig \
+		$(DESTDIR)$(PREFIX)/include/larder $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man8 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -m 0755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin/
+	install -m 0644 appliance/include/larder/*.h $(DESTDIR)$(PREFIX)/include/larder/
+	install -m 0755 $(LIB)/liblarder.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/
+	ln -sf liblarder.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/liblarder.so
+	install -m 0644 $(LIB)/liblarder.a $(LIB)/liblarder-node.a $(DESTDIR)$(LIBDIR)/
+	install -m 0644 $(LIB)/pkgconfig/larder.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
+	install -m 0644 packaging/man/larderctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 0644 packaging/man/larderd.8 $(DESTDIR)$(PREFIX)/share/man/man8/
+	install -m 0644 $(B)/man/larderd.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+	install -m 0644 packaging/completions/larderctl \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/

@@ -1,0 +1,46 @@
+# What the test targets run. Every one ends "N passed, N failed, N skipped".
+
+# Each tier is a target of its own that prints its sum; tests/tiers adds the sums up.
+QUICK_TIERS := unit contract fuzz-replay lint
+FULL_TIERS := $(QUICK_TIERS) e2e
+
+.PHONY: unit e2e e2e-threads
+unit: $(UNIT_TESTS) $(CTL_TESTS)
+	$(Q)tests/run-tests $^
+
+E2E_TESTS := $(patsubst tests/e2e/%.c,$(B)/tests/e2e/%,$(wildcard tests/e2e/test_*.c))
+E2E_SCRIPTS := $(wildcard tests/e2e/test_*.sh)
+E2E_HARNESS := $(call objs,$(filter-out $(wildcard tests/e2e/test_*.c),$(wildcard tests/e2e/*.c)))
+$(E2E_TESTS): $(B)/tests/e2e/%: $(B)/obj/tests/e2e/%.o $(E2E_HARNESS) $(LIB)/liblarder.a
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $< $(filter-out $<,$(filter %.o,$^)) $(LIB)/liblarder.a -o $@ -lcmocka -ljansson $(ALL_LIBS)
+e2e: $(PROGRAMS) $(E2E_TESTS)
+	$(Q)BIN=$(abspath $(BIN)) LARDER_TEST_TIMEOUT=600 tests/run-tests $(E2E_TESTS) $(E2E_SCRIPTS)
+
+# What a sanitizer can say something about: everything native, and threads where they meet.
+ASAN_TIERS := asan:unit asan:contract asan:fuzz-replay asan:e2e
+TSAN_TIERS := tsan:unit-transport tsan:unit-engine tsan:unit-client tsan:unit-node tsan:contract \
+	tsan:e2e-threads
+
+# the end-to-end programs in which the daemon's own threads meet
+e2e-threads: $(PROGRAMS) $(B)/tests/e2e/test_values $(B)/tests/e2e/test_writers
+	$(Q)BIN=$(abspath $(BIN)) LARDER_TEST_TIMEOUT=900 tests/run-tests $(filter $(B)/tests/%,$^)
+
+check: deps
+	@tests/tiers $(MAKE) $(FULL_TIERS) $(ASAN_TIERS) $(TSAN_TIERS)
+check-quick: deps
+	@tests/tiers $(MAKE) $(QUICK_TIERS)
+check-native: deps
+	@tests/tiers $(MAKE) $(if $(filter asan,$(FLAVOUR)),$(ASAN_TIERS),$(if \
+		$(filter tsan,$(FLAVOUR)),$(TSAN_TIERS),$(FULL_TIERS)))
+
+# --- figures: build/bench/bench.json and bench.svg ---
+BENCH_ARGUMENTS ?=
+$(B)/tests/bench/ceiling: tests/bench/ceiling.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -D_GNU_SOURCE -std=gnu11 -O2 $(WARN) $< -o $@
+bench: deps
+	@$(MAKE) --no-print-directory all $(B)/tests/bench/ceiling
+	@tests/bench/bench.py --bin $(abspath $(BIN)) --ceiling $(abspath $(B)/tests/bench/ceiling) \
+		--out $(B)/bench $(BENCH_ARGUMENTS)

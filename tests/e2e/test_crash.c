@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kill -9 of clients in mid-transfer: every count of the node is back at its start. kill -9 of the
+ * node under load: every acknowledged object is back, whole and right, and no deleted one is.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+
+#define VALUE (8u << 20)
+#define CHILDREN 12
+
+static struct node node;
+
+/* Puts and gets for ever, until it is killed. */
+static void child_main(enum node_transport t, unsigned index, bool put)
+{
+	struct larder_client *c = node_client(&node, t);
+	uint32_t ns = node_namespace(c, "crash");
+	struct larder_region *region = NULL;
+	uint8_t *memory;
+
+	if (larder_region_alloc(c, VALUE, 0, &region))
+		_exit(1);
+	memory = larder_region_addr(region);
+	pattern_fill(memory, VALUE, index);
+	for (unsigned i = 0;; i++) {
+		char key[32];
+		size_t got;
+
+		snprintf(key, sizeof(key), "child-%u-%u", index, i % 4);
+		if (put) {
+			(void)larder_put(c, ns, key, strlen(key), memory, VALUE, 5000);
+			(void)larder_delete(c, ns, key, strlen(key), 0, 5000);
+		} else {
+			(void)larder_get(c, ns, "shared", 6, memory, VALUE, &got, 5000);
+		}
+	}
+}
+
+static void kill_clients_in_mid_transfer__counts_return(void **state)
+{
+	struct larder_client *c = node_client(&node, NODE_TCP);
+	uint32_t ns = node_namespace(c, "crash");
+	uint8_t *value = malloc(VALUE), *back = malloc(VALUE);
+	unsigned fds, fds_after;
+	size_t got;
+	int64_t pages_free;
+
+	pattern_fill(value, VALUE, 42);
+	assert_int_equal(larder_put(c, ns, "shared", 6, value, VALUE, 10000), LARDER_OK);
+	pages_free = node_stat(&node, "memory", "pages_free");
+	fds = node_fds(&node);
+	for (unsigned round = 0; round < 4; round++) {
+		pid_t pids[CHILDREN];
+
+		for (unsigned i = 0; i < CHILDREN; i++) {
+			pids[i] = fork();
+			assert_true(pids[i] >= 0);
+			if (pids[i] == 0)
+				child_main(i % 2 ? NODE_TCP : NODE_SHM, i, i % 4 < 2);
+		}
+		assert_true(node_stat_wait(&node, "connections", "connections", CHILDREN + 1) ==
+			    CHILDREN + 1);
+		sleep_ms(150 + round * 37);
+		for (unsigned i = 0; i < CHILDREN; i++) {
+			int status;
+
+			assert_int_equal(kill(pids[i], SIGKILL), 0);
+			assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+			assert_true(WIFSIGNALED(status));	/* it had not ended by itself */
+		}
+		assert_int_equal(node_stat_wait(&node, "connections", "connections", 1), 1);
+		assert_int_equal(node_stat_wait(&node, "connections", "regions", 0), 0);
+		assert_int_equal(node_stat_wait(&node, "objects", "references", 0), 0);
+		assert_int_equal(node_stat_wait(&node, "objects", "filling", 0), 0);
+		assert_int_equal(larder_get(c, ns, "shared", 6, back, VALUE, &got, 5000), LARDER_OK);
+		assert_memory_equal(value, back, VALUE);
+	}
+	/* what the children had put and not deleted is an object like any other */
+	for (unsigned i = 0; i < CHILDREN; i++)
+		for (unsigned k = 0; k < 4; k++) {
+			char key[32];
+			int r;
+
+			snprintf(key, sizeof(key), "child-%u-%u", i, k);
+			r = larder_delete(c, ns, key, strlen(key), 0, 5000);
+			assert_true(r == LARDER_OK || r == LARDER_NOT_FOUND);
+		}
+	assert_int_equal(node_stat_wait(&node, "memory", "pages_free", pages_free), pages_free);
+	fds_after = node_fds(&node);
+	assert_int_equal(fds, fds_after);
+	larder_close(c);
+	free(value);
+	free(back);
+}
+
+/* What a client knows for sure, in memory that outlives it. */
+enum journal_state { JOURNAL_UNKNOWN, JOURNAL_THERE, JOURNAL_GONE, JOURNAL_MAYBE };
+
+#define KEYS 512
+
+struct journal {
+	uint8_t state[KEYS];
+	uint32_t length[KEYS];
+	uint64_t operations;
+};
+
+static size_t journal_length(unsigned key)
+{
+	return 1 + (key * 7919u) % 200000;
+}
+
+/* Writes and deletes at random, noting each acknowledged outcome, until the node is gone. */
+static void journal_client(struct journal *j, enum node_transport t, unsigned seed)
+{
+	struct larder_client_options o = LARDER_CLIENT_OPTIONS_INIT;
+	struct larder_client *c = node_client_with(&node, t, &o);
+	uint32_t ns = node_namespace(c, node_transport_name(t));
+	uint8_t *value = malloc(200001);
+	unsigned rnd = seed;
+
+	for (;;) {
+		unsigned k = (rnd = rnd * 1103515245u + 12345u) >> 8;
+		char key[16];
+		int r;
+
+		k %= KEYS;
+		snprintf(key, sizeof(key), "k%u", k);
+		if (j->state[k] == JOURNAL_THERE && rnd & 0x40) {
+			__atomic_store_n(&j->state[k], JOURNAL_MAYBE, __ATOMIC_RELEASE);
+			r = larder_delete(c, ns, key, strlen(key), 0, 300);
+			if (r == LARDER_OK || r == LARDER_NOT_FOUND)
+				__atomic_store_n(&j->state[k], JOURNAL_GONE, __ATOMIC_RELEASE);
+		} else {
+			pattern_fill(value, journal_length(k), k + 1);
+			if (j->state[k] != JOURNAL_THERE)
+				__atomic_store_n(&j->state[k], JOURNAL_MAYBE, __ATOMIC_RELEASE);
+			r = larder_put(c, ns, key, strlen(key), value, journal_length(k), 300);
+			if (r == LARDER_OK || r == LARDER_EXISTS_SAME)
+				__atomic_store_n(&j->state[k], JOURNAL_THERE, __ATOMIC_RELEASE);
+		}
+		__atomic_fetch_add(&j->operations, 1, __ATOMIC_RELAXED);
+		if (r == LARDER_DISCONNECTED || r == LARDER_DEADLINE)
+			_exit(0);
+	}
+}
+
+static void journal_verify(struct journal *j, enum node_transport t)
+{
+	struct larder_client *c = node_client(&node, t);
+	uint32_t ns = node_namespace(c, node_transport_name(t));
+	uint8_t *back = malloc(200001);
+
+	for (unsigned k = 0; k < KEYS; k++) {
+		char key[16];
+		size_t got = 0;
+		int r;
+
+		snprintf(key, sizeof(key), "k%u", k);
+		r = larder_get(c, ns, key, strlen(key), back, 200001, &got, 5000);
+		if (j->state[k] == JOURNAL_THERE)
+			assert_int_equal(r, LARDER_OK);
+		else if (j->state[k] == JOURNAL_MAYBE)
+			assert_true(r == LARDER_OK || r == LARDER_NOT_FOUND);
+		else
+			assert_int_equal(r, LARDER_NOT_FOUND);
+		if (r == LARDER_OK) {
+			assert_int_equal(got, journal_length(k));
+			assert_int_equal(pattern_check(back, got, k + 1), -1);
+		}
+		/* what was in doubt is known from here on */
+		j->state[k] = r == LARDER_OK ? JOURNAL_THERE :
+			      j->state[k] == JOURNAL_UNKNOWN ? JOURNAL_UNKNOWN : JOURNAL_GONE;
+	}
+	free(back);
+	larder_close(c);
+}
+
+static void kill_node_under_load__all_acknowledged_is_back(void **state)
+{
+	struct journal *j[2];
+	unsigned rounds = getenv("LARDER_KILLS") ? (unsigned)atoi(getenv("LARDER_KILLS")) : 10;
+
+	for (unsigned i = 0; i < 2; i++) {
+		j[i] = mmap(NULL, sizeof(*j[i]), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			    -1, 0);
+		assert_ptr_not_equal(j[i], MAP_FAILED);
+	}
+	for (unsigned round = 0; round < rounds; round++) {
+		uint64_t before = j[0]->operations + j[1]->operations;
+		uint64_t started, ready;
+		pid_t pids[2];
+
+		for (unsigned i = 0; i < 2; i++) {
+			pids[i] = fork();
+			assert_true(pids[i] >= 0);
+			if (pids[i] == 0)
+				journal_client(j[i], (enum node_transport)i, round * 2 + i + 1);
+		}
+		for (uint64_t end = now_ms() + 10000;
+		     __atomic_load_n(&j[0]->operations, __ATOMIC_RELAXED) +
+				     __atomic_load_n(&j[1]->operations, __ATOMIC_RELAXED) <
+			     before + 400 + round * 13 &&
+		     now_ms() < end;)
+			sleep_ms(1);
+		node_kill(&node);
+		for (unsigned i = 0; i < 2; i++)
+			assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+		started = now_ms();
+		node_start(&node);
+		ready = now_ms() - started;
+		assert_true(ready < 5000);
+		for (unsigned i = 0; i < 2; i++)
+			journal_verify(j[i], (enum node_transport)i);
+		assert_int_equal(node_stat(&node, "objects", "dropped_records"), 0);
+	}
+}
+
+/* A lease that was promised before the crash holds after it. */
+static void leases_survive_a_crash(void **state)
+{
+	struct larder_client *c = node_client(&node, NODE_TCP);
+	uint32_t ns = node_namespace(c, "leases");
+	struct larder_item item = { .key = "leased", .key_len = 6 };
+	struct larder_batch b = { .opcode = LARDER_OP_EXISTS, .ns = ns, .flags = LARDER_F_LEASE,
+				  .lease_id = 99, .lease_ms = 30000, .deadline_ms = 5000,
+				  .items = &item, .n_items = 1 };
+
+	assert_int_equal(larder_put(c, ns, "leased", 6, "bytes", 5, 5000), LARDER_OK);
+	assert_int_equal(larder_run(c, &b), LARDER_OK);
+	assert_int_equal(item.presence, LARDER_LEASED);
+	assert_int_equal(larder_delete(c, ns, "leased", 6, 0, 5000), LARDER_BUSY);
+	node_kill(&node);
+	node_start(&node);
+	assert_int_equal(larder_delete(c, ns, "leased", 6, 0, 5000), LARDER_BUSY);
+	b.opcode = LARDER_OP_RELEASE;
+	b.flags = 0;
+	assert_int_equal(larder_run(c, &b), LARDER_OK);
+	assert_int_equal(larder_delete(c, ns, "leased", 6, 0, 5000), LARDER_OK);
+	larder_close(c);
+}
+
+static int setup(void **state)
+{
+	node_setup(&node, "[memory]\nsize = 512M\n");
+	node_start(&node);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	node_stop(&node);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kill_clients_in_mid_transfer__counts_return),
+		cmocka_unit_test(kill_node_under_load__all_acknowledged_is_back),
+		cmocka_unit_test(leases_survive_a_crash),
+	};
+	int r = cmocka_run_group_tests(tests, setup, teardown);
+
+	node_cleanup(&node);
+	return r;
+}
