@@ -7,14 +7,14 @@
  *	   ▲                        │                       │
  *	   └── connection lost, BUSY, bad checks: sent again, inside the deadline and a budget
  *
- * A call ends in two steps that may come in either order: its items get their status (call_end, the
- * caller's memory is the caller's again), and its slot becomes free (the node has answered and the
- * transport has given back what it was sending). A call whose items have ended while the node still
+ * A call ends in two steps that may come in either order: its items get their status (call_end:
+ * the caller's memory is the caller's again), and its slot becomes free (the node has answered and
+ * the transport has given back what it was sending). A call whose items have ended while the node
  * owes the answer has no job; it keeps its slot, gate number and credit until the answer comes or
  * the connection is over.
  *
- * At its deadline a call asks the node to let go (CANCEL) and waits for the answer a short time, the
- * grace. What happens without an answer depends on who could still touch the caller's memory: see
+ * At its deadline a call asks the node to let go (CANCEL) and waits for the answer a short time:
+ * the grace. What happens without one depends on who could still touch the caller's memory: see
  * call_grace_over.
  */
 #include "client/core.h"

@@ -73,6 +73,7 @@ struct conn {
 	bool down;		/* CONN_DOWN was told */
 	bool spent;		/* over, and the transport holds no memory of ours any more */
 	uint32_t tx_pending;	/* descriptors without their done-event */
+	uint64_t tx_bytes;	/* payload of calls that the transport has begun to send */
 	uint64_t epoch;
 	uint64_t started_ns;
 	uint64_t rx_ns;		/* last sign of life of the node */

@@ -3,9 +3,9 @@
  * Finding the node and keeping it: attempts with bounded, jittered exponential backoff, keepalive,
  * and failing fast.
  *
- * larder://host stands for a list of targets (shm, then tcp); one round tries each in turn, and only
- * a round in which all failed counts as a failure. The core tries for as long as the handle is open,
- * so that a node that comes back is found within a second whether somebody waits for it or not.
+ * larder://host stands for a list of targets (shm, then tcp); one round tries each in turn, and
+ * only a round in which all failed counts as a failure. The core tries for as long as the handle is
+ * open, so that a node that comes back is found within a second whether somebody waits or not.
  *
  * A failure is a round without a session, or a request whose deadline passed while nothing at all
  * came from the node. After fail_fast_after of them in a row new jobs are refused at once; the

@@ -10,11 +10,8 @@
 #include "client/core.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "client/conn.h"
@@ -362,7 +359,7 @@ void core_close(struct core *core)
 
 		call->tx_pending = 0;
 		if (call->job)
-			call_end(call, LARDER_CANCELLED);
+			call_end(call, call->end_status ? call->end_status : LARDER_CANCELLED);
 	}
 	while (!list_empty(&core->jobs)) {
 		struct job *job = list_entry(core->jobs.next, struct job, link);
@@ -376,17 +373,11 @@ void core_close(struct core *core)
 
 void core_abandon(struct core *core)
 {
-	/* An epoll set is shared with the parent: what a close takes out of it is taken out of the
-	 * parent's too. So the transport is given one of the child's own before it is closed. */
-	for (uint32_t i = 0; i < core->n_targets; i++) {
-		struct transport *t = core->targets[i].transport;
-		int fd = t ? t->ops->event_fd(t) : -1;
-		_cleanup_close_ int own = fd >= 0 ? epoll_create1(EPOLL_CLOEXEC) : -1;
-
-		if (own >= 0 && dup3(own, fd, O_CLOEXEC) == fd)
-			t->ops->close(t);
+	/* A transport's close speaks for the process that opened it: it shuts sockets down, takes
+	 * them out of an epoll set and takes gates, all of which are shared with the parent. Its
+	 * descriptors stay with the child until exec (all are close-on-exec) or exit. */
+	for (uint32_t i = 0; i < core->n_targets; i++)
 		core->targets[i].transport = NULL;
-	}
 	list_for_each(it, &core->conns)
 		list_entry(it, struct conn, link)->tc = NULL;
 	core_free(core);

@@ -5,7 +5,7 @@
  * thread could hold for long.
  *
  *	job	what a caller asked for: a batch, one request, or a change of the core's own tables
- *	call	one request message of a job, under way. Its index is its slot on the wire: request id
+ *	call	one request message of a job, under way. Its index is its slot: request id
  *		(generation << 16 | index) and gate number both come from it, so that at most
  *		CORE_DEPTH requests exist whatever callers submit
  *	conn	one connection, from connect to its CONN_GONE. The core has at most one that is not
@@ -49,7 +49,7 @@
 #define CORE_NEVER UINT64_MAX
 #define CORE_BACKOFF_MIN_NS (10 * NSEC_PER_MSEC)
 #define CORE_BACKOFF_MAX_NS (1000 * NSEC_PER_MSEC)
-#define CORE_GAP_NS NSEC_PER_SEC	/* not looking for longer than this is not the peer's silence */
+#define CORE_GAP_NS NSEC_PER_SEC	/* not looking for longer is not the peer's silence */
 #define CORE_TURNS_MAX 16u		/* polls of one transport in one step */
 #define CORE_EVENTS 64u
 
@@ -262,7 +262,7 @@ struct core_config {
 int core_open(struct core *core, const struct core_config *config);
 /* Ends every job with CANCELLED, then frees everything. */
 void core_close(struct core *core);
-/* In a forked child: memory and descriptors only, the parent's connections are left alone. */
+/* In a forked child: frees our memory, leaves the transports alone: they are the parent's too. */
 void core_abandon(struct core *core);
 /* One turn. Returns how much was done (0 = idle). */
 int core_step(struct core *core);
@@ -331,8 +331,8 @@ int call_encode(struct call *call);
 int value_put_encode(struct call *call, struct wire_writer *w);
 int value_get_encode(struct call *call, struct wire_writer *w);
 /*
- * PUT, PUT_PART: brings call->iov to where the node can fetch it. On a stream nothing is to be done;
- * on a one-sided connection @segs (WIRE_SEGS_MAX) name it. 0, -EAGAIN, -errno or a status.
+ * PUT, PUT_PART: brings call->iov to where the node can fetch it. On a stream it is
+ * there; on a one-sided connection @segs (WIRE_SEGS_MAX) name it. 0, -EAGAIN, -errno or a status.
  */
 int value_lay_out(struct call *call, struct wire_seg *segs, uint32_t *n);
 int value_part_encode(struct call *call, struct wire_writer *w, struct wire_put_part *part);

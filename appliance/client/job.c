@@ -286,7 +286,7 @@ static int core_refuses(struct core *core, struct job *job)
 	}
 	if (core->failures < core->fail_fast_after)
 		return 0;
-	/* a node that was never there may still be starting: wait for it as long as for one connect */
+	/* a node that was never there may be starting: wait for it as long as for one connect */
 	if (!core->ever_ready && core->now_ns - core->opened_ns < core->connect_timeout_ns)
 		return 0;
 	job_text(job, LARDER_DISCONNECTED, "%s does not answer (%u failures in a row%s%s)",

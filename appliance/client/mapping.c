@@ -65,7 +65,8 @@ int mapping_create(size_t size, bool huge, int *ret_fd, uint8_t **ret_addr, size
 int mapping_replace(uintptr_t from, uintptr_t to, uintptr_t keep_from, uintptr_t keep_to)
 {
 	size_t size = to - from;
-	uint8_t *fresh = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *fresh = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			      0);
 	int r;
 
 	if (fresh == MAP_FAILED)

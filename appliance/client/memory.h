@@ -54,7 +54,7 @@ struct larder_region {
 	uint32_t n_detached;
 };
 
-/* --- mapping.c: no core in it ------------------------------------------------------------------ */
+/* --- mapping.c: no core in it --- */
 
 /* A sealed, fully allocated, pre-faulted memfd mapping. 0 or -errno. */
 int mapping_create(size_t size, bool huge, int *ret_fd, uint8_t **ret_addr, size_t *ret_page);
@@ -72,7 +72,7 @@ static inline size_t region_bytes(const struct larder_region *r)
 	return r->fd >= 0 ? ALIGN_UP(r->size, r->page) : r->size;
 }
 
-/* --- region.c ----------------------------------------------------------------------------------- */
+/* --- region.c --- */
 
 /* The direct region that holds [@addr, @addr + @len); NULL = goes through the bounce. */
 struct larder_region *region_find(struct core *core, const void *addr, size_t len);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Namespaces that callers have opened. A caller keeps its id for as long as the handle lives; what
- * the node calls the namespace may change (its memory was made anew), so each connection opens every
- * known name again, the same way as the caller did, before anything else goes out on it.
+ * the node calls the namespace may change (its memory was made anew), so each connection opens
+ * every known name again, the same way as the caller did, before anything else goes out on it.
  *
  * A name that can not be opened again does not end the session: its refusal becomes the answer to
  * every request on it.

@@ -5,7 +5,7 @@
  * After a fork both processes hold the same sockets and the same shared pages, and only one of them
  * can speak. The one that opened the handle keeps it; a child is told -ECHILD by every call before
  * any lock is touched (a thread that no longer exists may hold it), and its larder_close lets go of
- * memory and descriptors without a word to the node.
+ * the handle's memory and descriptors without a word to the node.
  */
 #include <errno.h>
 #include <stdio.h>

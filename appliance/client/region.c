@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions inside the core: which memory is direct, and what the node of this connection knows of it.
+ * Regions inside the core: which memory is direct, and what this connection's node knows of it.
  *
  * A region is made known lazily, by the first call that needs it, and anew on each connection: its
  * state is that of the connection whose epoch it carries. A region that the transport or the node
@@ -110,7 +110,7 @@ static int region_add(struct conn *conn, struct larder_region *r)
 	if (k < 0)
 		r->tr = NULL;
 	if (k == -ENOBUFS)
-		return -EAGAIN;		/* its queue is full of what we sent: after the next answer */
+		return -EAGAIN;	/* its queue is full of what we sent: after the next answer */
 	if (k < 0)
 		return k;
 	r->opaque_len = (uint32_t)len;

@@ -4,7 +4,9 @@
  * allows; and the control slot, one request at a time beyond the credits, for PING and CANCEL.
  *
  * On a stream the payload is sent from the caller's memory as it lies there. A descriptor that the
- * transport took has exactly one done-event; both the call and the connection count them.
+ * transport took has exactly one done-event; both the call and the connection count them. A value
+ * begins only when little of the one before is left in the transport, so that one whose deadline
+ * passes before its turn can simply be dropped.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include "client/conn.h"
 
 #define SEND_IOV_MAX 64u
+#define SEND_AHEAD (256u * 1024u)	/* payload in the transport before another value begins */
 
 /* Pieces of the next descriptor. Advances @cursor and *@at. */
 static uint16_t send_gather(struct call *call, struct iov_cursor *cursor, uint64_t *at,
@@ -50,6 +53,9 @@ static int send_call(struct conn *conn, struct call *call)
 	struct iovec iov[SEND_IOV_MAX];
 	int sent = 0;
 
+	if (call->out_len && !call->accepted && conn->tx_bytes >= SEND_AHEAD)
+		return 0;
+
 	while (call->accepted < total) {
 		struct iov_cursor cursor = call->out;
 		uint64_t at = call->accepted;
@@ -67,6 +73,8 @@ static int send_call(struct conn *conn, struct call *call)
 			return r;
 		if (r == 0)
 			break;
+		if (!call->accepted)
+			conn->tx_bytes += call->out_len;
 		call->out = cursor;
 		call->accepted = at;
 		call->tx_pending++;
@@ -112,6 +120,8 @@ void conn_tx_done(struct conn *conn, uint64_t cookie)
 		conn_settle(conn);
 		return;
 	}
+	if (call->tx_pending == 1 && call->accepted == call->message_len + call->out_len)
+		conn->tx_bytes -= call->out_len;
 	call_tx_done(call);
 	conn_settle(conn);
 }
@@ -143,7 +153,7 @@ void conn_control_send(struct conn *conn, struct call *call, int message_len)
 	call->state = CALL_SENDING;
 	call->sent_ns = conn->core->now_ns;
 	conn->control_busy = true;
-	conn->in_flight++;	/* call_answered takes it back: the control slot is beyond credits */
+	conn->in_flight++;	/* call_answered takes it back; this slot is beyond credits */
 	conn->credits++;
 	/* before values that wait for room: a CANCEL is about those that were sent */
 	if (!list_empty(&conn->sending) &&

@@ -5,8 +5,8 @@
  * The progress thread sleeps in one of two ways. Watching, it polls the transports and its own
  * descriptor until the core's next timer. Parked, it polls its own descriptor only: callers drive,
  * and every reply would wake it for nothing. It parks when it wakes and finds a driver, and watches
- * again once no caller drove for HANDLE_PARK_MS. A driver that leaves work behind wakes it unless it
- * is watching and its sleep ends early enough.
+ * again once no caller drove for HANDLE_PARK_MS. A driver that leaves work behind wakes it unless
+ * it is watching and its sleep ends early enough.
  */
 #include <errno.h>
 #include <poll.h>

@@ -22,7 +22,7 @@
 #include "wire/encode.h"
 
 #define VALUE_GUESS_MIN (64u * 1024u)
-#define VALUE_SLICE (32u * 1024u)	/* copied and checked while it is in the first-level cache */
+#define VALUE_SLICE (32u * 1024u)	/* copied and checked while the first-level cache has it */
 #define VALUE_BACKOFF_NS NSEC_PER_MSEC
 #define VALUE_BACKOFFS_MAX 6u
 

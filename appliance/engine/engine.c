@@ -14,7 +14,7 @@
 #define ENGINE_BEAT_NS (10 * NSEC_PER_MSEC)
 #define ENGINE_LEASES_EXPIRED_PER_TURN 16u
 
-/* --- open ------------------------------------------------------------------------------------------- */
+/* --- open --------------------------------------------------------------------------------- */
 
 static int engine_check(const struct engine_config *c)
 {
@@ -119,6 +119,7 @@ static int engine_init_reactors(struct engine *e, uint64_t seed, uint64_t now)
 		r->expire_ns = now;
 		r->expire_slot = (uint32_t)((uint64_t)e->capacity * i / e->reactors);
 	}
+	e->salt = prng_next(&e->reactor[0].prng);
 	return engine_wait_init(e);
 }
 
@@ -142,7 +143,7 @@ static int engine_init(struct engine *e, const struct engine_config *c, uint64_t
 		return rc;
 	}
 	if (rc > 0)
-		log_notice(c->log, "engine: the memory is of an earlier boot: its objects are gone");
+		log_notice(c->log, "engine: the memory is of another boot: its objects are gone");
 	rc = engine_init_index(e);
 	if (rc == 0)
 		rc = engine_init_reactors(e, c->seed, now);
@@ -153,7 +154,7 @@ static int engine_init(struct engine *e, const struct engine_config *c, uint64_t
 	if (rc == 0)
 		rc = engine_rebuild(e, now);
 	if (rc == -ENOMEM)
-		log_err(c->log, "engine: not enough memory for the index of %u records", e->capacity);
+		log_err(c->log, "engine: no memory for the index of %u records", e->capacity);
 	return rc;
 }
 
@@ -196,7 +197,7 @@ int engine_open(const struct engine_config *config, struct engine **ret)
 	return 0;
 }
 
-/* --- close ------------------------------------------------------------------------------------------ */
+/* --- close -------------------------------------------------------------------------------- */
 
 /* The arena's allocator lives on the heap and knows nothing of us: the next engine claims anew. */
 static void engine_unclaim(struct engine *e)
@@ -242,7 +243,7 @@ struct engine *engine_close(struct engine *e)
 	return NULL;
 }
 
-/* --- ask -------------------------------------------------------------------------------------------- */
+/* --- ask ---------------------------------------------------------------------------------- */
 
 void engine_get_rebuilt(const struct engine *e, struct records_rebuilt *ret)
 {

@@ -18,6 +18,12 @@
  * A GET takes a reference: op->object stays readable, whatever is evicted or deleted, until
  * engine_unref. WAIT: a FILLING key parks the op until commit, abort or deadline.
  *
+ * A PUT may also be parked because room for it takes more than one turn to find; its object is
+ * FILLING for others from the start. EXISTS and LEASE set op->lease_ms to what was granted. LIST
+ * takes a prefix as its one key. A flush, and a RELEASE without keys, are parked when there is much
+ * to do. After a commit, abort or cancel ops of the same reactor may be ready: poll, or ask
+ * engine_next_deadline, before sleeping.
+ *
  * Thread rules: an op and its completion belong to the reactor that submitted it; any reactor may
  * touch any shard. engine_object_* accessors need a reference (or the filling ownership).
  */
@@ -60,17 +66,18 @@ struct engine_reactor *engine_reactor(struct engine *e, uint32_t index);
 /* Called by another reactor's completion for this one: the owner makes its event fd readable. */
 void engine_reactor_set_wake(struct engine_reactor *r, void (*wake)(void *user), void *user);
 
-/* 0: completed, look at op->status. 1: parked, engine_poll will return it. Never fails otherwise. */
+/* 0: completed, look at op->status. 1: parked, engine_poll will return it. It never fails. */
 int engine_submit(struct engine_reactor *r, struct larder_op *op);
 /* Next completed op of this reactor, or NULL. Also ends ops whose deadline passed, and evicts a
- * few victims ahead of need: call it every turn. */
+ * few victims ahead of need, and beats for the record file: call it every turn. */
 struct larder_op *engine_poll(struct engine_reactor *r);
 /* Takes a parked op back: 0 = it is the caller's again (status CANCELLED), -EALREADY = its
  * completion is on its way. */
 int engine_cancel(struct engine_reactor *r, struct larder_op *op);
 /* When engine_poll next has something to do by itself (a deadline), monotonic ns; UINT64_MAX. */
 uint64_t engine_next_deadline(struct engine_reactor *r);
-/* A gap of @gap_ns in which nobody looked (promise 12): leases move, requests do not. */
+/* A gap of @gap_ns, up to now, in which nobody looked (promise 12): leases move, requests do not.
+ * Call it before anything else of that turn. Each reactor may tell of the same gap. */
 void engine_forgive(struct engine *e, uint64_t gap_ns);
 
 /*

@@ -22,7 +22,7 @@
 #define EVICT_AHEAD 4u			/* victims ahead of need per turn */
 #define EVICT_PAUSE_NS (10 * NSEC_PER_MSEC)
 #define EVICT_SEGMENT_ANY POLICY_SEGMENTS
-#define EXPIRE_CYCLE_NS (60 * NSEC_PER_SEC)	/* a busy reactor sees every slot once in this time */
+#define EXPIRE_CYCLE_NS (60 * NSEC_PER_SEC)	/* one walk over all slots */
 #define EXPIRE_MAX 1024u
 
 enum evict_tail { TAIL_NONE, TAIL_KEPT, TAIL_GONE };
@@ -34,12 +34,12 @@ static bool evict_allowed(struct engine *e, uint32_t slot, uint64_t now)
 	       __atomic_load_n(&engine_record(e, slot)->pins, __ATOMIC_RELAXED) >> 16 == 0;
 }
 
-/* Takes out the policy's victim of that set (or the tail of a segment), or moves it out of the way. */
+/* Takes out the policy's victim of that set (or a segment's tail), or moves it out of the way. */
 static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uint32_t shard,
 				  uint32_t segment, uint64_t now)
 {
 	struct engine *e = r->engine;
-	struct policy_set *set = &e->tenants[tenant].sets[shard].set;
+	struct policy_set *set = engine_set_of(e, tenant, shard);
 	uint64_t at;
 	uint32_t slot;
 	bool free;
@@ -92,11 +92,12 @@ static uint32_t evict_tenant(struct engine *e, const uint32_t *skip, uint32_t n_
 static bool evict_older(struct engine *e, uint32_t tenant, uint32_t shard, uint64_t *oldest)
 {
 	uint64_t at;
+	uint32_t slot;
 	bool older;
 
 	engine_lock(e, shard);
-	older = e->policy->victim(e->objects, &e->tenants[tenant].sets[shard].set, &at) !=
-			RECORD_NONE && at < *oldest;
+	slot = e->policy->victim(e->objects, engine_set_of(e, tenant, shard), &at);
+	older = slot != RECORD_NONE && at < *oldest;
 	engine_unlock(e, shard);
 	if (older)
 		*oldest = at;
@@ -177,7 +178,7 @@ static uint64_t evict_scan_enter(struct engine *e, struct engine_scan *s)
 		return 0;
 	}
 	engine_lock(e, s->shard);
-	count = t->sets[s->shard].set.seg[s->segment].count;
+	count = engine_set_of(e, s->tenant, s->shard)->seg[s->segment].count;
 	engine_unlock(e, s->shard);
 	return count;
 }
@@ -221,7 +222,8 @@ enum engine_room engine_make_room(struct engine_reactor *r, uint32_t pages, uint
 				  struct engine_scan *scan, uint64_t now)
 {
 	struct engine *e = r->engine;
-	uint64_t most = (uint64_t)pages + records + EVICT_TAILS_MAX;	/* others may take what we free */
+	/* others may take what we free */
+	uint64_t most = (uint64_t)pages + records + EVICT_TAILS_MAX;
 
 	for (uint64_t n = 0; arena_free_pages(e->arena) < pages ||
 			     (records && records_slots_free(e->records) < records); n++) {
@@ -247,7 +249,9 @@ void engine_evict_ahead(struct engine_reactor *r, uint64_t now)
 
 	if (!e->reserve_pages || now < r->evict_after_ns)
 		return;
-	for (uint32_t n = 0; n < EVICT_AHEAD && arena_free_pages(e->arena) < e->reserve_pages; n++) {
+	for (uint32_t n = 0; n < EVICT_AHEAD; n++) {
+		if (arena_free_pages(e->arena) >= e->reserve_pages)
+			return;
 		if (!engine_evict_one(r, now)) {
 			r->evict_after_ns = now + EVICT_PAUSE_NS;
 			return;

@@ -13,8 +13,8 @@
  */
 #include "engine/engine_internal.h"
 
-#define EXISTS_AHEAD 14u
-#define EXISTS_RING 64u
+#define EXISTS_AHEAD 16u		/* keys from one stage of the pipeline to the next */
+#define EXISTS_RING 64u			/* over three times that */
 
 struct exists {
 	struct engine_reactor *r;

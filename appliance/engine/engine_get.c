@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET gives a reference, STAT a description. Which bytes of the object move where is the caller's. */
+/* GET gives a reference, STAT a description. Which bytes move where is the caller's business. */
 #include "engine/engine_internal.h"
 
 /* Lock held on entry, released here. The object is the op's from now on. */

@@ -7,13 +7,14 @@
  * low ones the bucket inside the shard's own stretch of buckets, so that one lock guards each
  * bucket.
  *
- * The hash is XXH3-128's low half, mixed with the namespace by an exclusive or: a look-up by the
- * 16-byte hash of a key (its last 8 bytes are that half, big endian) starts from the same bucket.
- * Equal hashes prove nothing: the key in the record is always compared.
+ * The hash is XXH3-128's low half, mixed one to one with the namespace and a salt: a look-up by the
+ * 16-byte hash of a key (its last 8 bytes are that half, big endian) starts from the same bucket,
+ * and nobody can choose keys that meet in one. Equal hashes prove nothing: the key in the record is
+ * always compared.
  *
  * A batch of look-ups asks for buckets, then objects, then records of keys that are still to come
- * (engine_exists.c), so that cache misses overlap. Those three steps run without the lock over words
- * that others may be changing; what they read is only ever used as an address to prefetch.
+ * (engine_exists.c), so that cache misses overlap. Those three steps run without the lock over
+ * words that others may be changing; what they read is only used as an address to prefetch.
  */
 #include <endian.h>
 #include <string.h>
@@ -23,17 +24,19 @@
 
 #define INDEX_PEEK_MAX 4u	/* links followed without the lock */
 
-static uint64_t index_mix_ns(uint32_t ns)
+/* One to one for a namespace, so equal hashes come from equal halves only. */
+static uint64_t index_mix(const struct engine *e, uint32_t ns, uint64_t low)
 {
-	uint64_t x = ((uint64_t)ns + 1) * 0x9e3779b97f4a7c15u;
+	uint64_t x = low ^ ((uint64_t)ns + 1) * 0x9e3779b97f4a7c15u ^ e->salt;
 
 	x ^= x >> 32;
-	return x * 0xd6e8feb86659fd93u;
+	x *= 0xd6e8feb86659fd93u;
+	return x ^ x >> 32;
 }
 
-uint64_t engine_hash(uint32_t ns, const void *key, uint16_t len)
+uint64_t engine_hash(const struct engine *e, uint32_t ns, const void *key, uint16_t len)
 {
-	return key_hash64(key, len) ^ index_mix_ns(ns);
+	return index_mix(e, ns, key_hash64(key, len));
 }
 
 int engine_key_init(const struct engine *e, struct engine_key *k, uint32_t ns,
@@ -53,9 +56,9 @@ int engine_key_init(const struct engine *e, struct engine_key *k, uint32_t ns,
 	};
 	if (by_hash) {
 		memcpy(&low, (const uint8_t *)key->key + 8, sizeof(low));
-		k->hash = be64toh(low) ^ index_mix_ns(ns);
+		k->hash = index_mix(e, ns, be64toh(low));
 	} else {
-		k->hash = engine_hash(ns, key->key, key->key_len);
+		k->hash = engine_hash(e, ns, key->key, key->key_len);
 	}
 	k->shard = engine_shard_of(e, k->hash);
 	return LARDER_OK;

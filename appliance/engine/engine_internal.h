@@ -6,7 +6,7 @@
  * index and, once committed, in one list of its tenant's policy. The life of an object is its
  * state, changed under the lock of its shard:
  *
- *	FREE -> RESERVING	in the index, so that the first writer is known before memory is found
+ *	FREE -> RESERVING	in the index: the first writer is known before memory is found
  *	RESERVING -> FILLING	pages and record are there, the owner moves the bytes in
  *	FILLING -> COMMITTED	visible; the only state that has references and a policy list
  *	COMMITTED -> DOOMED	out of the index: deleted, evicted, expired (or QUARANTINED)
@@ -32,7 +32,7 @@
 #define ENGINE_SHARDS_MAX 1024u
 #define ENGINE_REACTORS_MAX 64u
 #define ENGINE_WAITERS 4096u		/* parked ops per reactor; more are told BUSY */
-#define ENGINE_SLOTS_PER_TURN 4096u	/* record slots that LIST or FLUSH visit before they yield */
+#define ENGINE_SLOTS_PER_TURN 4096u	/* that LIST or FLUSH visit before they yield */
 #define ENGINE_LEASES_PER_TURN 1024u	/* that RELEASE drops before it yields */
 #define ENGINE_NOWHERE UINT32_MAX	/* a namespace in which no key is ever found */
 
@@ -79,7 +79,7 @@ struct engine_waiter {
 	struct larder_op *op;
 	struct engine_scan scan;	/* of a PUT that waits for space */
 	uint32_t slot;			/* of the object that it waits for, or reserves */
-	uint32_t next, prev;		/* others on that object, id + 1: shard's lock; next: free list */
+	uint32_t next, prev;		/* on that object, id + 1: shard's lock; or free list */
 	uint32_t ready_next;		/* reactor's stack of woken ones, id + 1 */
 	uint8_t kind;			/* enum engine_wait */
 	uint8_t linked;			/* on the object's list: shard's lock */
@@ -138,6 +138,7 @@ struct engine {
 	struct engine_object *objects;	/* [capacity] */
 	uint32_t *buckets;		/* [shards << bucket_bits], slots */
 	uint32_t bucket_bits;		/* of one shard */
+	uint64_t salt;			/* of the index */
 	struct engine_shard *shard;	/* [shards] */
 	struct engine_reactor *reactor;	/* [reactors] */
 	struct engine_waiter *waiters;	/* [reactors * ENGINE_WAITERS] */
@@ -172,7 +173,8 @@ enum engine_end { END_DELETED, END_EVICTED, END_EXPIRED, END_QUARANTINED };
 
 static inline void engine_lock(struct engine *e, uint32_t shard)
 {
-	(void)pthread_mutex_lock(&e->shard[shard].lock);	/* can't fail: not recursive, not robust */
+	/* can't fail: not recursive, not robust */
+	(void)pthread_mutex_lock(&e->shard[shard].lock);
 }
 
 static inline void engine_unlock(struct engine *e, uint32_t shard)
@@ -213,6 +215,12 @@ static inline bool engine_is_filling(const struct engine_object *o)
 	return state == RECORD_FILLING || state == OBJECT_RESERVING;
 }
 
+/* The policy's lists of a tenant in a shard; the tenant is one that was added. */
+static inline struct policy_set *engine_set_of(struct engine *e, uint32_t tenant, uint32_t shard)
+{
+	return &__atomic_load_n(&e->tenants[tenant].sets, __ATOMIC_ACQUIRE)[shard].set;
+}
+
 /* Counters with one writer. */
 static inline void engine_tally(int64_t *counter, int64_t n)
 {
@@ -242,8 +250,8 @@ static inline uint64_t engine_lease_word(struct engine *e, uint32_t slot)
 	return __atomic_load_n(&engine_record(e, slot)->lease_ns, __ATOMIC_RELAXED);
 }
 
-/* --- engine_index.c: all but hash and prefetch under the shard's lock ---------------------------- */
-uint64_t engine_hash(uint32_t ns, const void *key, uint16_t len);
+/* --- engine_index.c: all but hash and prefetch under the shard's lock --------------------- */
+uint64_t engine_hash(const struct engine *e, uint32_t ns, const void *key, uint16_t len);
 /* LARDER_OK or BAD_REQUEST: the key's length. */
 int engine_key_init(const struct engine *e, struct engine_key *k, uint32_t ns,
 		    const struct larder_op_key *key, bool by_hash);
@@ -254,8 +262,8 @@ uint32_t engine_index_find(struct engine *e, const struct engine_key *k, bool *a
 void engine_index_insert(struct engine *e, uint32_t slot);
 void engine_index_remove(struct engine *e, uint32_t slot);
 
-/* --- engine_object.c ------------------------------------------------------------------------------ */
-/* Looks a key up and takes it out when it is past its ttl. Lock held; engine_found_done after it. */
+/* --- engine_object.c ---------------------------------------------------------------------- */
+/* Looks a key up, takes it out when it is past its ttl. Lock held; engine_found_done after it. */
 struct engine_found engine_find(struct engine_reactor *r, const struct engine_key *k, uint64_t now);
 void engine_found_done(struct engine_reactor *r, const struct engine_found *f);
 /* Locks the shard of the committed object in @slot, of @tenant (RECORD_NONE: any). False: there is
@@ -268,13 +276,14 @@ bool engine_is_expired(struct engine *e, uint32_t slot, uint64_t now);		/* lock 
 bool engine_doom(struct engine_reactor *r, uint32_t slot, enum engine_end why);
 void engine_object_free(struct engine_reactor *r, uint32_t slot);
 void engine_resident(struct engine *e, uint32_t tenant, int64_t pages);
-void engine_listed(struct engine *e, uint32_t slot, int64_t sign);	/* gauges of a committed one */
+/* Counts a committed object in (1) or out (-1). */
+void engine_listed(struct engine *e, uint32_t slot, int64_t sign);
 /* Needs a reference. EXISTS_SAME or CONFLICT. */
 int engine_compare(struct engine *e, uint32_t slot, uint64_t length, const uint32_t *checks,
 		   uint32_t n_checks);
 void engine_stat(struct engine *e, uint32_t slot, uint64_t now, struct larder_stat *st);
 
-/* --- engine_wait.c -------------------------------------------------------------------------------- */
+/* --- engine_wait.c ------------------------------------------------------------------------ */
 int engine_wait_init(struct engine *e);
 /* Parks @op on a filling object; lock held. False: the table is full. */
 bool engine_wait_key(struct engine_reactor *r, struct larder_op *op, uint32_t slot);
@@ -286,7 +295,7 @@ uint32_t engine_wait_detach(struct engine *e, struct engine_object *o, enum engi
 			    uint32_t *ret_n);
 void engine_wait_wake(struct engine_reactor *r, uint32_t list);		/* no lock held */
 
-/* --- operations: return enum engine_step ------------------------------------------------------------ */
+/* --- operations: return enum engine_step -------------------------------------------------- */
 uint32_t engine_op_ns(const struct engine *e, const struct larder_op *op);
 int engine_put(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 /* A PUT that was parked for space: @slot is the object that it reserves or RECORD_NONE. */
@@ -307,14 +316,15 @@ int engine_delete(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 int engine_flush(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 int engine_list(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 
-/* --- engine_lease.c --------------------------------------------------------------------------------- */
+/* --- engine_lease.c ----------------------------------------------------------------------- */
 int engine_leases_init(struct engine *e);
 void engine_leases_done(struct engine *e);
 void engine_leases_rebuild(struct engine *e);
 /* Lock held. False: the table is full, or the object has as many as it may. */
 bool engine_lease_add(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id,
 		      uint64_t deadline_ns, uint64_t now);
-bool engine_lease_drop(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id); /* lock held */
+/* Lock held. False: there is no such lease. */
+bool engine_lease_drop(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id);
 /* At most @max of what @id holds; returns how many it dropped, less than @max = that was all. */
 uint32_t engine_lease_drop_all(struct engine *e, uint32_t tenant, uint64_t id, uint32_t max);
 /* The object ends: its leases hold nothing any more and go when they are met. Lock held. */
@@ -322,7 +332,7 @@ void engine_lease_orphan(struct engine *e, uint32_t slot);
 void engine_lease_expire(struct engine *e, uint64_t now, uint32_t max);
 uint64_t engine_lease_count(struct engine *e);
 
-/* --- engine_evict.c ---------------------------------------------------------------------------------- */
+/* --- engine_evict.c ----------------------------------------------------------------------- */
 enum engine_room { ROOM_READY, ROOM_LATER, ROOM_NONE };
 bool engine_evict_one(struct engine_reactor *r, uint64_t now);
 /* Evicts until @pages and @records are free. LATER: this turn's share of looking is used up. */
@@ -334,10 +344,10 @@ uint64_t engine_ahead_at(const struct engine_reactor *r);
 /* Takes a few objects out whose ttl has passed. */
 void engine_expire_sweep(struct engine_reactor *r, uint64_t now);
 
-/* --- engine.c: what a reactor does when it has nothing to return --------------------------------------- */
+/* --- engine.c: what a reactor does when it has nothing to return -------------------------- */
 void engine_housekeep(struct engine_reactor *r, uint64_t now);
 
-/* --- engine_namespace.c, engine_rebuild.c ------------------------------------------------------------- */
+/* --- engine_namespace.c, engine_rebuild.c ------------------------------------------------- */
 int engine_directory_init(struct engine *e);
 void engine_directory_done(struct engine *e);
 int engine_rebuild(struct engine *e, uint64_t now);

@@ -36,7 +36,7 @@ struct lease_entry {
 };
 
 struct lease_group {
-	uint32_t slot;			/* RECORD_NONE: the object has ended; free groups: next free */
+	uint32_t slot;		/* RECORD_NONE: the object has ended; free groups: next free */
 	uint32_t first, count;
 };
 
@@ -52,6 +52,7 @@ struct engine_leases {
 	uint64_t salt;
 	struct heap deadlines;
 	uint64_t first_ns;		/* atomic: the earliest deadline */
+	uint64_t forgiven_ns;		/* gaps before this time are dealt with */
 };
 
 static void leases_lock(struct engine_leases *l)
@@ -108,7 +109,7 @@ static void lease_gauge(struct engine *e, uint32_t tenant, int64_t sign)
 		ledger_gauge_add(&g->leases, (uint64_t)sign);
 }
 
-/* --- groups: leases' lock held ---------------------------------------------------------------------- */
+/* --- groups: leases' lock held ------------------------------------------------------------ */
 
 /* The group of an object, made when it has none. There are as many groups as leases. */
 static uint32_t lease_group_get(struct engine *e, uint32_t slot)
@@ -159,7 +160,7 @@ static void lease_group_shrink(struct engine *e, const struct lease_group *g)
 	lease_word_set(e, g->slot, longest);
 }
 
-/* --- entries: leases' lock held ---------------------------------------------------------------------- */
+/* --- entries: leases' lock held ----------------------------------------------------------- */
 
 static void lease_link(struct engine *e, uint32_t i, uint32_t group)
 {
@@ -297,7 +298,7 @@ static bool lease_add_locked(struct engine *e, uint32_t slot, uint32_t tenant, u
 	return true;
 }
 
-/* --- what others call -------------------------------------------------------------------------------- */
+/* --- what others call --------------------------------------------------------------------- */
 
 bool engine_lease_add(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id,
 		      uint64_t deadline_ns, uint64_t now)
@@ -378,11 +379,16 @@ uint64_t engine_lease_count(struct engine *e)
 	return count;
 }
 
+/* Several reactors tell of one gap, each as it saw it: what they have in common counts once. */
 void engine_forgive(struct engine *e, uint64_t gap_ns)
 {
 	struct engine_leases *l = e->leases;
+	uint64_t now = clock_now(e->clock), since;
 
 	leases_lock(l);
+	since = now > l->forgiven_ns ? now - l->forgiven_ns : 0;
+	gap_ns = MIN(gap_ns, since);
+	l->forgiven_ns += since;
 	heap_shift(&l->deadlines, gap_ns);
 	for (uint32_t n = 0; n < l->deadlines.count; n++) {
 		const struct heap_entry *at = &l->deadlines.entries[n];
@@ -395,7 +401,7 @@ void engine_forgive(struct engine *e, uint64_t gap_ns)
 	leases_unlock(l);
 }
 
-/* --- open and close ------------------------------------------------------------------------------------ */
+/* --- open and close ----------------------------------------------------------------------- */
 
 int engine_leases_init(struct engine *e)
 {

@@ -32,7 +32,8 @@ static int directory_tenant(struct engine *e, uint32_t id, const char *name)
 	return 0;
 }
 
-static void directory_namespace(struct engine *e, uint32_t id, const struct namespace_record *record)
+static void directory_namespace(struct engine *e, uint32_t id,
+				const struct namespace_record *record)
 {
 	struct larder_gauges *g = engine_gauges(e, record->tenant);
 
@@ -104,11 +105,12 @@ int engine_tenant_add(struct engine *e, const char *name, uint32_t *ret_tenant)
 static int namespace_compare(struct engine *e, uint32_t id, const struct larder_descriptor *d,
 			     const char **field)
 {
+	const struct namespace_record *record = records_namespace(e->records, id);
 	const char *difference;
 
 	if (!d)
 		return LARDER_OK;
-	difference = larder_descriptor_difference(&records_namespace(e->records, id)->descriptor, d);
+	difference = larder_descriptor_difference(&record->descriptor, d);
 	if (!difference)
 		return LARDER_OK;
 	*field = difference;

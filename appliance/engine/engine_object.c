@@ -87,8 +87,8 @@ void engine_touch(struct engine_reactor *r, uint32_t slot, uint64_t now)
 	struct engine_object *o = &e->objects[slot];
 	struct record *record = engine_record(e, slot);
 
-	e->policy->on_hit(e->objects,
-			  &e->tenants[o->tenant].sets[engine_shard_of(e, o->hash)].set, slot, now);
+	e->policy->on_hit(e->objects, engine_set_of(e, o->tenant, engine_shard_of(e, o->hash)),
+			  slot, now);
 	__atomic_store_n(&record->last_ns, now, __ATOMIC_RELAXED);
 	if (record->hits != UINT32_MAX)
 		__atomic_store_n(&record->hits, record->hits + 1, __ATOMIC_RELAXED);
@@ -104,7 +104,6 @@ void engine_resident(struct engine *e, uint32_t tenant, int64_t pages)
 		ledger_gauge_add(&g->resident_bytes, (uint64_t)pages * e->page_size);
 }
 
-/* A committed object comes (@sign 1) or goes (-1): what is counted of it. */
 void engine_listed(struct engine *e, uint32_t slot, int64_t sign)
 {
 	const struct record *record = engine_record(e, slot);
@@ -152,8 +151,8 @@ bool engine_doom(struct engine_reactor *r, uint32_t slot, enum engine_end why)
 	struct engine_object *o = &e->objects[slot];
 	enum record_state state = why == END_QUARANTINED ? RECORD_QUARANTINED : RECORD_DOOMED;
 
-	e->policy->on_remove(e->objects,
-			     &e->tenants[o->tenant].sets[engine_shard_of(e, o->hash)].set, slot);
+	e->policy->on_remove(e->objects, engine_set_of(e, o->tenant, engine_shard_of(e, o->hash)),
+			     slot);
 	o->seg = OBJECT_SEG_NONE;
 	engine_index_remove(e, slot);
 	engine_lease_orphan(e, slot);

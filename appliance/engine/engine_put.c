@@ -296,7 +296,7 @@ static uint32_t put_publish(struct engine_reactor *r, struct larder_op *op, uint
 
 	engine_lock(e, shard);
 	engine_set_state(o, RECORD_COMMITTED);
-	e->policy->on_insert(e->objects, &e->tenants[o->tenant].sets[shard].set, slot, now);
+	e->policy->on_insert(e->objects, engine_set_of(e, o->tenant, shard), slot, now);
 	engine_listed(e, slot, 1);
 	list = engine_wait_detach(e, o, OUTCOME_COMMITTED, &n);
 	if (op->stats)

@@ -56,7 +56,7 @@ static bool rebuild_enter(struct engine *e, uint32_t slot)
 	const struct record *record = engine_record(e, slot);
 	uint8_t key[LARDER_KEY_MAX];
 	uint16_t len = records_key(e->records, slot, key);
-	struct engine_key k = { .hash = engine_hash(record->ns, key, len), .key = key,
+	struct engine_key k = { .hash = engine_hash(e, record->ns, key, len), .key = key,
 				.ns = record->ns, .len = len };
 	bool ambiguous;
 
@@ -69,8 +69,7 @@ static bool rebuild_enter(struct engine *e, uint32_t slot)
 	o->hash = k.hash;
 	engine_set_state(o, RECORD_COMMITTED);
 	engine_index_insert(e, slot);
-	e->policy->on_insert(e->objects,
-			     &e->tenants[o->tenant].sets[engine_shard_of(e, o->hash)].set, slot,
+	e->policy->on_insert(e->objects, engine_set_of(e, o->tenant, k.shard), slot,
 			     record->last_ns);
 	engine_listed(e, slot, 1);
 	engine_tally(&e->reactor[0].counters.objects, 1);

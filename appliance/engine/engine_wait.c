@@ -41,7 +41,7 @@ int engine_wait_init(struct engine *e)
 	return 0;
 }
 
-/* --- queues of ops --------------------------------------------------------------------------- */
+/* --- queues of ops ------------------------------------------------------------------------ */
 
 /* @tail is where the next op will be linked: the head itself while there is none. */
 static void wait_queue_push(struct larder_op ***tail, struct larder_op *op)
@@ -68,7 +68,7 @@ static void wait_complete(struct engine_reactor *r, struct larder_op *op)
 	wait_queue_push(&r->done_tail, op);
 }
 
-/* --- parking ---------------------------------------------------------------------------------- */
+/* --- parking ------------------------------------------------------------------------------ */
 
 static struct engine_waiter *wait_take(struct engine_reactor *r, struct larder_op *op,
 				       enum engine_wait kind, uint32_t slot)
@@ -144,7 +144,7 @@ bool engine_wait_work(struct engine_reactor *r, struct larder_op *op, uint32_t s
 	return true;
 }
 
-/* --- waking ----------------------------------------------------------------------------------- */
+/* --- waking ------------------------------------------------------------------------------- */
 
 uint32_t engine_wait_detach(struct engine *e, struct engine_object *o, enum engine_outcome outcome,
 			    uint32_t *ret_n)
@@ -231,7 +231,7 @@ static void wait_drain_ready(struct engine_reactor *r, uint64_t now)
 	}
 }
 
-/* --- deadlines and cancel ----------------------------------------------------------------------- */
+/* --- deadlines and cancel ----------------------------------------------------------------- */
 
 /* True: the op is its caller's again, and what it held is given back. */
 static bool wait_take_back(struct engine_reactor *r, struct engine_waiter *w)
@@ -293,7 +293,7 @@ uint64_t engine_next_deadline(struct engine_reactor *r)
 	return MIN(heap_first(&r->deadlines), engine_ahead_at(r));
 }
 
-/* --- poll ---------------------------------------------------------------------------------------- */
+/* --- poll --------------------------------------------------------------------------------- */
 
 static int wait_continue(struct engine_reactor *r, struct larder_op *op, uint32_t *slot,
 			 struct engine_scan *scan, uint64_t now)

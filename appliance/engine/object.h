@@ -18,13 +18,13 @@
 #define OBJECT_TTL 0x1u		/* it may expire: only then is that part of its record looked at */
 
 struct engine_object {
-	/* Guarded by the shard's lock, except refs and leases. hash, chain, tenant and state are also
-	 * peeked at without it, so they are stored as atomics. */
+	/* Guarded by the shard's lock, except refs and leases. hash, chain, tenant and state are
+	 * also peeked at without it, so they are stored as atomics. */
 	uint64_t hash;		/* of (namespace, key) */
 	uint64_t at;		/* the policy's clock: when it got its place in the list */
 	uint32_t chain;		/* next in the hash bucket, slot */
 	uint32_t prev, next;	/* policy list, slots */
-	uint32_t refs;		/* atomic: transfers that read it; OBJECT_GONE: the last one frees it */
+	uint32_t refs;		/* atomic: who reads it; OBJECT_GONE: the last one frees it */
 	uint32_t size_pages;
 	uint32_t waiters;	/* head of parked ops: index + 1 into the engine's waiter table */
 	uint32_t leases;	/* its group of leases, index + 1; 0 = none. Leases' lock */

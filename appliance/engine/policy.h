@@ -33,7 +33,7 @@ struct policy_set {
 
 struct policy {
 	const char *name;
-	bool by_touch;		/* a hit moves an object: after a restart lists follow the last touch */
+	bool by_touch;		/* a hit moves an object: a restart orders by the last touch */
 	void (*on_insert)(struct engine_object *objects, struct policy_set *set, uint32_t slot,
 			  uint64_t now_ns);
 	void (*on_hit)(struct engine_object *objects, struct policy_set *set, uint32_t slot,

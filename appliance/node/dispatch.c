@@ -67,7 +67,7 @@ static bool dispatch_common(struct request *r)
 		return false;
 	}
 	if (s->viewer) {
-		/* it reads with the eyes of whose namespace it is; one that is none finds nothing */
+		/* it reads as the tenant of the namespace would; where none is, nothing */
 		ns = engine_namespace(session_node(s)->engine, 0, true, c->ns);
 		r->op.tenant = ns ? ns->tenant : 0;
 	}

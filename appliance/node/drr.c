@@ -13,7 +13,7 @@
 #include "node/session.h"
 
 #define DRR_QUANTUM NODE_PIECE_BYTES
-#define DRR_ROUNDS_ALONE 4u	/* a single tenant's sessions need not wait for each other's turns */
+#define DRR_ROUNDS_ALONE 4u	/* one tenant's sessions need not wait for each other */
 
 void node_drr_init(struct drr *d)
 {
@@ -66,8 +66,8 @@ static uint32_t drr_serve_session(struct reactor *r, struct session *s)
 		return 0;	/* had its share of this turn; stays where it is */
 	used = node_session_work(s, NODE_PIECE_BYTES - s->turn_bytes);
 	s->turn_bytes += used;
-	/* blocked: an event of its own brings it back, unless nothing of it is under way */
-	if (!node_session_has_work(s) || (used == 0 && s->out > 0))
+	/* blocked: an event of its own brings it back */
+	if (!node_session_has_work(s) || (used == 0 && node_session_is_blocked(s)))
 		node_drr_leave(r, s);
 	return used;
 }

@@ -101,7 +101,8 @@ static void handshake_hello(struct session *s, const struct wire_header *h,
 	int status, length;
 	const char *fault = handshake_fault(s, hello, &status);
 
-	if (!fault && n->random.bytes(n->random.user, challenge.nonce, sizeof(challenge.nonce)) < 0) {
+	if (!fault &&
+	    n->random.bytes(n->random.user, challenge.nonce, sizeof(challenge.nonce)) < 0) {
 		status = LARDER_INTERNAL;
 		fault = "the node has no randomness";
 	}
@@ -126,8 +127,8 @@ static void handshake_hello(struct session *s, const struct wire_header *h,
 }
 
 /*
- * True when @mac proves knowledge of one of two secrets; that one's answer goes to @answer. Both are
- * always tried, so the time tells nothing.
+ * True when @mac proves knowledge of one of two secrets; that one's answer goes to @answer. Both
+ * are always tried, so the time tells nothing.
  */
 static bool handshake_prove(struct session *s, const struct node_secret secret[2],
 			    const uint8_t mac[WIRE_MAC_SIZE], uint32_t auth_len,
@@ -188,6 +189,17 @@ static void handshake_identify(struct session *s)
 	s->keepalive_ns = (wish ? MIN(wish, c->keepalive_ms) : c->keepalive_ms) * NSEC_PER_MSEC;
 }
 
+static void handshake_complain(struct session *s)
+{
+	struct transport_peer peer = { .text = "?" };
+
+	if (s->conn->transport->ops->peer(s->conn, &peer) < 0)
+		strcpy(peer.text, "?");
+	node_reactor_complain(s->reactor, "%s: not let in: %s", peer.text,
+			      s->hs.claimed ? "its secret is not the tenant's" :
+					      "its tenant is not known here");
+}
+
 static void handshake_auth(struct session *s, const struct wire_header *h,
 			   const struct wire_auth *auth, uint32_t message_len)
 {
@@ -197,6 +209,7 @@ static void handshake_auth(struct session *s, const struct wire_header *h,
 
 	if (!handshake_check(s, auth, message_len, welcome.mac)) {
 		node_count(&n->ledger->node->auth_failures, 1);
+		handshake_complain(s);
 		handshake_refuse(s, h, LARDER_DENIED,
 				 "the tenant is not known here, or its secret is another");
 		return;

@@ -28,11 +28,11 @@
 #define NODE_LISTENERS_MAX 8u		/* listen calls in the life of a node */
 #define NODE_TENANTS_MAX RECORDS_TENANTS_MAX
 #define NODE_SECRET_MAX 1024u
-#define NODE_PIECE_BYTES LARDER_CHECK_BLOCK /* most of one descriptor, and of one connection's turn */
+#define NODE_PIECE_BYTES LARDER_CHECK_BLOCK /* most of one descriptor, and of a session's turn */
 #define NODE_WINDOW_BYTES (2u * NODE_PIECE_BYTES) /* of one transfer at the transport at a time */
 #define NODE_IOV_MAX 66u		/* a piece of 4 KiB pages, unaligned, and the message */
 #define NODE_EVENTS 64u			/* events taken from a transport at once */
-#define NODE_POLLS 4u			/* times that a turn asks a transport which keeps answering */
+#define NODE_POLLS 4u			/* times that a turn asks one that keeps answering */
 /* Well under the gap that promise 12 forgives, or each idle sleep would look like one. */
 #define NODE_SLEEP_MAX_MS 500
 #define NODE_GAP_NS NSEC_PER_SEC
@@ -80,6 +80,7 @@ struct reactor {
 	uint32_t index;
 	int epoll_fd;
 	int wake_fd;
+	bool woken;			/* atomic: wake_fd was, or is about to be, written */
 	uint32_t n_transports;		/* atomic: the control thread adds, never takes away */
 	struct transport *transports[NODE_LISTENERS_MAX];
 	bool spins;			/* atomic: a transport has no event fd */

@@ -101,7 +101,7 @@ void node_op_stat(struct request *r)
 {
 	uint32_t room = r->session->max_message - WIRE_HEADER_SIZE -
 			(uint32_t)sizeof(struct wire_stats_done);
-	uint32_t max = room / (uint32_t)sizeof(struct wire_stat);	/* WIRE_STAT_KEYS_MAX, or less */
+	uint32_t max = room / (uint32_t)sizeof(struct wire_stat); /* WIRE_STAT_KEYS_MAX or less */
 	size_t keys = ALIGN_UP(max * sizeof(struct larder_op_key), (size_t)8);
 
 	if (!keys_decode(r, max))
@@ -114,7 +114,7 @@ void node_op_stat(struct request *r)
 	node_request_submit(r, &r->op, stat_reply);
 }
 
-/* --- LIST --------------------------------------------------------------------------------------- */
+/* --- LIST ------------------------------------------------------------------------------------ */
 
 /* A listing under way: lives on the stack, because the engine does not park a LIST. */
 struct listing {

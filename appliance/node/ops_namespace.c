@@ -76,8 +76,8 @@ void node_op_ns_open(struct request *r)
 		ns_open_refuse(r, status, NULL);
 		return;
 	}
-	if (create && engine_namespace_open(n->engine, name.tenant, name.name, name.len, NULL, false,
-					    &before, &field) != LARDER_OK)
+	if (create && engine_namespace_open(n->engine, name.tenant, name.name, name.len, NULL,
+					    false, &before, &field) != LARDER_OK)
 		before = UINT32_MAX;
 	status = engine_namespace_open(n->engine, name.tenant, name.name, name.len,
 				       o->has_descriptor ? &o->descriptor : NULL, create,
@@ -169,7 +169,8 @@ void node_op_ns_flush(struct request *r)
 
 	if (!engine_namespace(session_node(r->session)->engine, r->op.tenant, false, f->ns)) {
 		node_reply_error(r, LARDER_NOT_FOUND, 0,
-				 "there is no namespace %u for this session: open it by name", f->ns);
+				 "there is no namespace %u for this session: open it by name",
+				 f->ns);
 		return;
 	}
 	r->op.ns = f->ns;

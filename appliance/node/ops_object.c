@@ -43,7 +43,7 @@ static void put_pulled(struct request *r)
 	    memcmp(computed, r->op.checks, r->op.n_checks * sizeof(*computed)) != 0) {
 		node_request_release(r);
 		node_reply_error(r, LARDER_CHECKSUM, 0,
-				 "the bytes that arrived do not match the checks that came with them");
+				 "the bytes that arrived do not match the checks that came along");
 		return;
 	}
 	put_finish(r);
@@ -123,7 +123,7 @@ void node_op_put(struct request *r)
 	node_request_submit(r, &r->op, put_reserved);
 }
 
-/* --- GET ---------------------------------------------------------------------------------------- */
+/* --- GET ------------------------------------------------------------------------------------- */
 
 static void get_reply(struct request *r, bool with_payload)
 {
@@ -222,7 +222,7 @@ static void get_verified(struct request *r)
 		node_count(&session_node(r->session)->ledger->node->quarantined, 1);
 		node_request_release(r);
 		node_reply_error(r, LARDER_NOT_FOUND, 0,
-				 "its bytes had gone bad and were taken out of service: put it again");
+				 "its bytes went bad and were taken out of service: put it again");
 		return;
 	}
 	get_move(r);
@@ -253,7 +253,7 @@ void node_op_get(struct request *r)
 		return;
 	}
 	if (node_draining(session_node(r->session)))
-		r->op.flags &= ~(uint32_t)LARDER_F_FILL;	/* reads go on, nothing new begins */
+		r->op.flags &= ~(uint32_t)LARDER_F_FILL;	/* nothing new begins */
 	r->key.key = r->wire.tail;
 	r->key.key_len = g->key_len;
 	r->op.keys = &r->key;

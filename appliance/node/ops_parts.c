@@ -52,7 +52,7 @@ static void put_abort(struct session *s, struct session_put *p)
 	put_give(s, p);
 }
 
-/* --- begin -------------------------------------------------------------------------------------- */
+/* --- begin ----------------------------------------------------------------------------------- */
 
 static void begin_answered(struct request *r)
 {
@@ -81,8 +81,8 @@ void node_op_put_begin(struct request *r)
 	p = put_take(r->session);
 	if (!p) {
 		node_reply_error(r, LARDER_QUOTA, SESSION_PUTS_MAX,
-				 "%u values are begun on this connection, which is the limit: commit "
-				 "or abort one", SESSION_PUTS_MAX);
+				 "%u values are begun on this connection, which is the limit: "
+				 "commit or abort one", SESSION_PUTS_MAX);
 		return;
 	}
 	memcpy(p->key_bytes, r->wire.tail, w->key_len);
@@ -99,7 +99,7 @@ void node_op_put_begin(struct request *r)
 	node_request_submit(r, &p->op, begin_answered);
 }
 
-/* --- spans -------------------------------------------------------------------------------------- */
+/* --- spans ----------------------------------------------------------------------------------- */
 
 static bool spans_overlap(const struct session_put *p, uint64_t from, uint64_t to)
 {
@@ -147,7 +147,7 @@ static uint64_t spans_total(const struct session_put *p)
 	return total;
 }
 
-/* --- parts -------------------------------------------------------------------------------------- */
+/* --- parts ----------------------------------------------------------------------------------- */
 
 /* Parts that are moving now are not in the spans yet. */
 static bool part_overlaps_moving(const struct session *s, const struct session_put *p,
@@ -157,8 +157,8 @@ static bool part_overlaps_moving(const struct session *s, const struct session_p
 		const struct request *o = list_entry(it, struct request, link);
 		const struct wire_put_part *w = &o->wire.u.put_part;
 
-		if (o->put == p && o->opcode == LARDER_OP_PUT_PART && from < w->offset + w->length &&
-		    to > w->offset)
+		if (o->put == p && o->opcode == LARDER_OP_PUT_PART &&
+		    from < w->offset + w->length && to > w->offset)
 			return true;
 	}
 	return false;
@@ -240,7 +240,7 @@ void node_part_done(struct request *r)
 	}
 }
 
-/* --- commit and abort --------------------------------------------------------------------------- */
+/* --- commit and abort ------------------------------------------------------------------------ */
 
 static void commit_finish(struct request *r)
 {
@@ -281,8 +281,8 @@ static void commit_check(struct request *r)
 		r->put = NULL;
 		p->ender = NULL;	/* it may be completed and committed yet */
 		node_reply_error(r, LARDER_BAD_REQUEST, 0,
-				 "PUT_COMMIT: %llu of %llu bytes were given, with %u checks (one for "
-				 "each 256 KiB is due)", (unsigned long long)spans_total(p),
+				 "PUT_COMMIT: %llu of %llu bytes were given, with %u checks (one "
+				 "for each 256 KiB is due)", (unsigned long long)spans_total(p),
 				 (unsigned long long)p->length, w->n_checks);
 		return;
 	}
@@ -334,7 +334,7 @@ void node_op_put_abort(struct request *r)
 	put_end(r, r->wire.u.put_abort.put, abort_now);
 }
 
-/* --- the connection is lost --------------------------------------------------------------------- */
+/* --- the connection is lost ------------------------------------------------------------------ */
 
 /* BEGIN, COMMIT or ABORT will not end it any more. */
 void node_put_orphan(struct request *r)

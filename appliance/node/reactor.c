@@ -87,9 +87,11 @@ int node_reactor_adopt(struct reactor *r, struct transport *t)
 
 void node_reactor_wake(void *reactor)
 {
-	const struct reactor *r = reactor;
+	struct reactor *r = reactor;
 	const uint64_t one = 1;
 
+	if (__atomic_exchange_n(&r->woken, true, __ATOMIC_ACQ_REL))
+		return;		/* it is readable already, or about to be */
 	/* fails only when the counter is full: then it is readable as it should be */
 	if (write(r->wake_fd, &one, sizeof(one)) < 0)
 		return;
@@ -253,14 +255,28 @@ static void reactor_publish(struct reactor *r)
 	reactor_publish_turns(n, v);
 }
 
+/* Spares idle turns the system call: the flag says whether the eventfd is worth a look. */
+static int reactor_answer_wake(struct reactor *r)
+{
+	uint64_t n;
+
+	if (!__atomic_exchange_n(&r->woken, false, __ATOMIC_ACQ_REL))
+		return 0;
+	if (read(r->wake_fd, &n, sizeof(n)) >= 0)
+		return 0;
+	if (errno != EAGAIN)
+		return -errno;
+	__atomic_store_n(&r->woken, true, __ATOMIC_RELEASE);	/* its write is still to come */
+	return 0;
+}
+
 static int reactor_turn(struct reactor *r)
 {
 	uint32_t n_transports = __atomic_load_n(&r->n_transports, __ATOMIC_ACQUIRE);
-	uint64_t woken;
-	int done = 0;
+	int done = reactor_answer_wake(r);
 
-	if (read(r->wake_fd, &woken, sizeof(woken)) < 0 && errno != EAGAIN)
-		return -errno;
+	if (done < 0)
+		return done;
 	reactor_look_at_clock(r);
 	for (uint32_t i = 0; i < n_transports; i++) {
 		int n = reactor_poll_transport(r, r->transports[i]);
@@ -315,7 +331,8 @@ LARDER_PUBLIC int larder_node_timeout_ms(struct larder_node *n, uint32_t reactor
 	if (next <= now)
 		return 0;
 	/* rounded up: waking a little early would spin until the deadline */
-	return (int)MIN((next - now + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC, (uint64_t)NODE_SLEEP_MAX_MS);
+	next = (next - now + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
+	return (int)MIN(next, (uint64_t)NODE_SLEEP_MAX_MS);
 }
 
 void node_reactor_shutdown(struct reactor *r)

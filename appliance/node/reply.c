@@ -86,8 +86,8 @@ static const char *reply_sentence(int status)
 	case LARDER_FILL:
 		return "it is not there, and this client holds the fill lease: put it";
 	case LARDER_NO_SPACE:
-		return "memory is full of what may not be evicted (leased, pinned, being written or "
-		       "read): release leases, or give the node more memory";
+		return "memory is full of what may not be evicted (leased, pinned, being written "
+		       "or read): release leases, or give the node more memory";
 	case LARDER_QUOTA:
 		return "a limit of the tenant is reached: delete something or ask for more";
 	case LARDER_UNSUPPORTED:
@@ -121,7 +121,7 @@ void node_reply_transfer(struct request *r)
 				 "a segment reaches past the end of its region");
 	else
 		node_reply_error(r, LARDER_IO, 0,
-				 "the memory of the region could not be reached (%llu of %llu bytes "
-				 "moved)", (unsigned long long)t->done,
+				 "the memory of the region could not be reached (%llu of %llu "
+				 "bytes moved)", (unsigned long long)t->done,
 				 (unsigned long long)t->length);
 }

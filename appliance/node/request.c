@@ -115,8 +115,8 @@ void node_request_start(struct request *r, int error)
 				 r->opcode);
 	else if (error < 0)
 		node_reply_error(r, LARDER_BAD_REQUEST, 0,
-				 "the body of %s makes no sense: its lengths, counts or flags are not "
-				 "as docs/protocol.md tells",
+				 "the body of %s makes no sense: its lengths, counts or flags are "
+				 "not as docs/protocol.md tells",
 				 wire_op_info(r->opcode)->name);
 	else
 		node_dispatch(r);
@@ -138,7 +138,7 @@ static void request_engine_over(struct request *r)
 	request_note_hold(r, r->submitted);
 	r->submitted = NULL;
 	if (r->session->rx_request == r)
-		r->session->rx_request = NULL;	/* its operation takes the payload, or it has no place */
+		r->session->rx_request = NULL;	/* its operation takes it, or it has no place */
 	if (node_request_settle_lost(r))
 		return;
 	node_request_move(r, REQUEST_STARTED);

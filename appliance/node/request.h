@@ -34,7 +34,7 @@ enum request_state {
 	REQUEST_PULL,		/* bytes come into pages: read from regions or received inline */
 	REQUEST_PUSH,		/* bytes go from pages into regions */
 	REQUEST_VERIFY,		/* pages are compared with their checks, a slice a turn */
-	REQUEST_REPLY,		/* its reply waits to be sent, is on its way, or waits for its event */
+	REQUEST_REPLY,		/* its reply waits to be sent, or is on its way */
 	REQUEST_STATES
 };
 
@@ -45,7 +45,7 @@ enum request_hold {
 	HOLD_REFERENCE,		/* op.object: unref */
 };
 
-#define REQUEST_SCRATCH (20u * 1024u)	/* 1,024 keys; or keys and stats of one message; or a listing */
+#define REQUEST_SCRATCH (20u * 1024u)	/* 1,024 keys; keys and stats of a message; a listing */
 
 /* Bytes on their way between pages and the peer; see transfer.c. */
 struct transfer {
@@ -66,7 +66,7 @@ struct transfer {
 
 struct request {
 	struct list link;		/* session.free or session.active */
-	struct list queue;		/* session.tx, session.work or reactor.retry: one at a time */
+	struct list queue;		/* session.tx, session.work or reactor.retry */
 	struct session *session;
 	uint16_t index;
 	uint8_t state;			/* enum request_state: node_request_move alone */
@@ -144,7 +144,8 @@ void node_transfer_landed(struct request *r, const void *data, uint32_t length, 
 void node_transfer_stop(struct request *r);
 bool node_transfer_is_whole(const struct request *r);
 /* Compares pages with checks, a slice a turn; r->verify_bad tells. */
-void node_verify_start(struct request *r, struct engine_object *object, void (*next)(struct request *));
+void node_verify_start(struct request *r, struct engine_object *object,
+		       void (*next)(struct request *));
 uint32_t node_verify_slice(struct request *r, uint32_t budget);
 
 /* reply.c */

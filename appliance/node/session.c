@@ -18,10 +18,17 @@
 
 static void session_reject(struct reactor *r, struct transport_conn *c)
 {
+	struct transport_peer peer = { .text = "?" };
+
+	if (c->transport->ops->peer(c, &peer) < 0)
+		strcpy(peer.text, "?");
 	node_count(&r->node->ledger->node->rejected_connections, 1);
+	node_reactor_complain(r, "%s: not let in: %u connections, %u of them not authenticated, "
+			      "are the limit", peer.text, r->node->config.max_connections,
+			      r->node->config.max_unauthenticated);
 	c->user = NULL;
 	if (transport_disconnect(c, false) < 0)
-		node_reactor_complain(r, "a connection over the limit can not be ended");
+		log_err(&r->node->log, "a connection over the limit can not be ended");
 }
 
 static bool session_admit(struct larder_node *n)
@@ -82,7 +89,7 @@ static size_t session_layout(struct session *s, const struct larder_node_config 
 	/* twice: a reply that is handed over frees its credit before its buffer is back */
 	s->n_requests = 2 * (s->credits + 1);
 	if (!s->stream) {
-		s->max_message = MIN(s->max_message, s->limits->max_message);
+		s->max_message = MIN(s->max_message, ALIGN_DOWN(s->limits->max_message, 64u));
 		s->n_requests = MIN(s->n_requests, s->limits->max_rx);
 		s->credits = MIN(s->credits, s->n_requests - 1);
 	}
@@ -207,6 +214,12 @@ bool node_session_has_work(const struct session *s)
 					    (s->rx == RX_PAYLOAD && s->rx_left > 0));
 }
 
+bool node_session_is_blocked(const struct session *s)
+{
+	/* a payload that waits for its place does so for a number of turns, whatever comes */
+	return s->out > 0 && !(s->rx_request && s->rx_request->state == REQUEST_ENGINE);
+}
+
 void node_session_kick(struct session *s)
 {
 	if (s->state != SESSION_OPEN)
@@ -250,7 +263,7 @@ static void session_expire(struct session *s, const char *why)
 
 	if (s->conn->transport->ops->peer(s->conn, &peer) < 0)
 		strcpy(peer.text, "?");
-	log_info(&session_node(s)->log, "%s: closed: %s", peer.text, why);
+	node_reactor_complain(s->reactor, "%s: closed: %s", peer.text, why);
 	node_count(&session_node(s)->ledger->node->peers_expired, 1);
 	node_session_close(s, false);
 }

@@ -102,12 +102,12 @@ struct session {
 	uint32_t turn_bytes;
 
 	struct wire_header head;	/* stream: the header that arrives or is held */
-	struct request *rx_request;	/* stream: into whose pages payload arrives; NULL: thrown away */
-	uint64_t rx_patience;		/* stream: the turn until which a payload may wait for its place */
+	struct request *rx_request;	/* stream: whose payload arrives; NULL: thrown away */
+	uint64_t rx_patience;		/* stream: the turn until which payload may wait */
 	uint64_t rx_left;		/* payload that no buffer is posted for yet */
 	uint32_t rx_out;		/* payload that posted buffers wait for */
 	uint32_t rx_posted;		/* payload buffers posted */
-	uint32_t out;			/* descriptors and parts of messages at the transport: what can stall */
+	uint32_t out;			/* at the transport: what can stall */
 
 	void *block;			/* everything below in one mapping */
 	size_t block_bytes;
@@ -150,6 +150,8 @@ void node_session_forgive(struct session *s, uint64_t gap_ns);
 /* Posts what has a place in @budget bytes; returns the bytes used. */
 uint32_t node_session_work(struct session *s, uint32_t budget);
 bool node_session_has_work(const struct session *s);
+/* It can go on only after an event of its own. */
+bool node_session_is_blocked(const struct session *s);
 /* Something changed: sends what is small, asks for a turn if there is more. */
 void node_session_kick(struct session *s);
 

@@ -52,8 +52,8 @@ int node_transfer_hold_segs(struct request *r)
 
 		if (!g || g->deleter) {
 			node_reply_error(r, LARDER_BAD_REQUEST, 0,
-					 "segment %u names region %u, which this connection has not "
-					 "added", i, seg.region);
+					 "segment %u names region %u, which this connection has "
+					 "not added", i, seg.region);
 			return LARDER_BAD_REQUEST;
 		}
 		if (seg.offset > g->bytes || seg.length > g->bytes - seg.offset) {
@@ -242,8 +242,8 @@ uint32_t node_verify_slice(struct request *r, uint32_t budget)
 	uint32_t used = 0;
 
 	while (used < budget && r->verified < length && !r->verify_bad) {
-		uint32_t block = (uint32_t)(r->verified / LARDER_CHECK_BLOCK), want, crc = 0, at = 0;
-		uint32_t expected;
+		uint32_t block = (uint32_t)(r->verified / LARDER_CHECK_BLOCK);
+		uint32_t want, expected, crc = 0, at = 0;
 
 		want = (uint32_t)MIN(length - r->verified, (uint64_t)LARDER_CHECK_BLOCK);
 		while (at < want) {

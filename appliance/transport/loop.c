@@ -76,13 +76,16 @@ static int loop_bound(struct transport *transport, char *text, size_t size)
 {
 	const struct loop *t = loop_of(transport);
 	const struct loop_listener *l;
-	int r;
+	size_t len;
 
 	if (list_empty(&t->listeners))
 		return -ENOENT;
 	l = list_entry(t->listeners.prev, struct loop_listener, link);
-	r = snprintf(text, size, "%s", l->name);
-	return r < 0 || (size_t)r >= size ? -ENOSPC : 0;
+	len = strlen(l->name) + 1;
+	if (len > size)
+		return -ENOSPC;
+	memcpy(text, l->name, len);
+	return 0;
 }
 
 static void loop_accept(struct loop *t)

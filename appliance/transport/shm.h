@@ -16,8 +16,8 @@
  *
  *	DATA		a message of the session; the rest of the datagram
  *	GATES		client, once, first: the memfd of its gate words (one descriptor attached)
- *	REGION_FD	client: the memfd behind a region, by token (one descriptor attached). Sent before
- *			the message that names the token, so it is there when that message is
+ *	REGION_FD	client: the memfd behind a region, by token (one descriptor attached). Sent
+ *			before the message that names the token, so it is there when that one is
  *
  * Whatever else arrives ends the connection. Bytes of values never pass through the socket: the
  * node copies between its pages and the mapped region.
@@ -44,7 +44,7 @@
 #define SHM_MAX_IOV 64u		/* pieces of one */
 #define SHM_MAX_GATES 4096u
 #define SHM_GATE_STRIDE 64u	/* a gate has its cache line */
-#define SHM_PENDING_MAX 64u	/* descriptors that no REGION_ADD has claimed yet: per connection, */
+#define SHM_PENDING_MAX 64u	/* descriptors that no REGION_ADD has claimed: per connection, */
 #define SHM_PENDING_TOTAL 512u	/* and per transport: beyond it the largest hoard pays */
 #define SHM_SLICE TRANSPORT_TURN_BYTES
 #define SHM_POLL_BYTES (4u * 1024u * 1024u)	/* moved in one poll, all connections together */
@@ -99,7 +99,7 @@ struct shm_region {
 	struct transport_region base;
 	struct list link;		/* on its conn, or among the orphans when that is gone */
 	struct shm_conn *conn;		/* NULL: orphan, only region_del is left to do */
-	uint8_t *map;			/* node: whole pages of the memfd; NULL on the client's side */
+	uint8_t *map;			/* node: whole pages of the memfd; NULL with the client */
 	size_t map_bytes;
 	uint8_t *addr;			/* where the region begins in it */
 	size_t faulted;			/* bytes of map that were pre-faulted */
@@ -160,8 +160,8 @@ enum shm_phase {
 
 struct shm_conn {
 	struct transport_conn base;	/* first: a conn of ours is a transport_conn */
-	struct list link;		/* among the transport's conns, the spare or the gone ones */
-	struct list ready;		/* among those with something to do; else linked to itself */
+	struct list link;		/* among the transport's conns, its spare or gone ones */
+	struct list ready;		/* among those with work; else linked to itself */
 	int fd;				/* -1 from SHM_ENDING on */
 	uint8_t phase;			/* enum shm_phase */
 	bool accepted;			/* the node's side: imports regions and copies */
@@ -196,7 +196,7 @@ struct shm_transport {
 	int kick_fd;			/* eventfd inside epoll_fd: readable while work is left */
 	bool kicked;
 	bool polling;			/* inside poll, which settles the kick at its end */
-	int spare_fd;			/* given up for a moment to refuse a connection when out of fds */
+	int spare_fd;			/* given up for a moment to refuse when out of fds */
 	int listen_fd;
 	char path[108];			/* of listen; "" after listen_fd */
 	dev_t path_dev;			/* the socket that we bound there */
@@ -332,7 +332,7 @@ int shm_memfd_create(const char *name, unsigned flags);
 /* --- shm_gate.c ---------------------------------------------------------------------------- */
 
 int shm_gates_create(struct shm_conn *c, uint32_t n);	/* client; queues the GATES frame */
-int shm_gates_import(struct shm_conn *c, struct shm_datagram *d);	/* node; 0 or -EPROTO, told */
+int shm_gates_import(struct shm_conn *c, struct shm_datagram *d);	/* node; -EPROTO: told */
 void shm_gates_take_all(struct shm_conn *c);
 void shm_gates_unmap(struct shm_conn *c);
 int shm_gate_arm(struct transport_conn *base, uint32_t gate);

@@ -144,7 +144,7 @@ void shm_conn_release(struct shm_conn *c)
 
 /* --- in ------------------------------------------------------------------------------------ */
 
-/* Something is left to read that needs no buffer, or the end of it. False: a message comes first. */
+/* Something is left to read that needs no buffer, or the end. False: a message comes first. */
 static bool conn_peek(struct shm_conn *c)
 {
 	struct shm_frame frame;
@@ -174,7 +174,9 @@ static const char *conn_frame_wrong(const struct shm_conn *c, const struct shm_d
 		return "too many descriptors came at once";
 	switch (f->type) {
 	case SHM_FRAME_DATA:
-		return d->n_fds || f->gates || f->token ? "a message carries what it may not" : NULL;
+		if (d->n_fds || f->gates || f->token)
+			return "a message carries what it may not";
+		return NULL;
 	case SHM_FRAME_GATES:
 		if (f->token)
 			return "its gates carry what they may not";

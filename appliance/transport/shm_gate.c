@@ -57,7 +57,10 @@ static size_t gates_bytes(uint32_t n)
 	return ALIGN_UP((size_t)n * SHM_GATE_STRIDE, page);
 }
 
-bool shm_gate_enter(_Atomic uint32_t *gate)
+/* The access may fault and be left by a jump: a sanitizer's own code must not be in it then. */
+#define GATE_MAY_FAULT __attribute__((no_sanitize_thread))
+
+GATE_MAY_FAULT bool shm_gate_enter(_Atomic uint32_t *gate)
 {
 	uint32_t expected = SHM_GATE_OPEN;
 
@@ -66,7 +69,7 @@ bool shm_gate_enter(_Atomic uint32_t *gate)
 						       memory_order_relaxed);
 }
 
-void shm_gate_leave(_Atomic uint32_t *gate)
+GATE_MAY_FAULT void shm_gate_leave(_Atomic uint32_t *gate)
 {
 	uint32_t expected = SHM_GATE_BUSY;
 

@@ -4,8 +4,8 @@
  *
  * The socket's file is world-accessible: who may do what is decided by HELLO and by the kernel's
  * word on the peer (SO_PEERCRED), not by file modes. A file that a dead node left is removed, but
- * only when a probe shows that no socket is behind it; at the end ours is removed, but only when the
- * path still leads to it.
+ * only when a probe shows that no socket is behind it; at the end ours is removed, but only when
+ * the path still leads to it.
  *
  * accept takes its connections from a slab made by listen, so that poll allocates nothing. When it
  * is used up, or the process is out of descriptors, a newcomer is accepted and closed at once: it
@@ -173,8 +173,8 @@ int shm_listen_fd(struct transport *base, int fd)
 
 	if (t->listen_fd >= 0)
 		return -EALREADY;
-	if (listen_option(fd, SO_DOMAIN) != AF_UNIX || listen_option(fd, SO_TYPE) != SOCK_SEQPACKET ||
-	    listen_option(fd, SO_ACCEPTCONN) != 1)
+	if (listen_option(fd, SO_DOMAIN) != AF_UNIX ||
+	    listen_option(fd, SO_TYPE) != SOCK_SEQPACKET || listen_option(fd, SO_ACCEPTCONN) != 1)
 		return -EINVAL;
 	flags = fcntl(fd, F_GETFL);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)

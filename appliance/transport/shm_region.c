@@ -2,7 +2,7 @@
 /*
  * Regions: memory of the client in the node's address space.
  *
- *	client	region_add	queues REGION_FD {token} + memfd; tells {token, offset, size} to carry
+ *	client	region_add	queues REGION_FD {token} + memfd; hands out {token, offset, size}
  *	node	(arrival)	keeps the descriptor as pending, when it is a sealed memfd at all
  *	node	region_import	finds it by token, checks, maps, closes it
  *	node	region_del	unmaps
@@ -87,7 +87,9 @@ int shm_region_add(struct transport_conn *base, void *addr, size_t len, int fd, 
 		   uint8_t *opaque, size_t *opaque_len, struct transport_region **ret)
 {
 	struct shm_conn *c = shm_conn_of(base);
-	struct shm_region_name name = { .token = c->last_token + 1, .offset = fd_offset, .size = len };
+	struct shm_region_name name = {
+		.token = c->last_token + 1, .offset = fd_offset, .size = len,
+	};
 	struct shm_frame frame = {
 		.type = SHM_FRAME_REGION_FD, .version = SHM_VERSION, .token = name.token,
 	};
@@ -209,8 +211,8 @@ static int region_map(int fd, uint64_t offset, size_t bytes, uint8_t **ret)
 	uint8_t *whole, *at, *map;
 	size_t before;
 
-	whole = mmap(NULL, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-		     0);
+	whole = mmap(NULL, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		     -1, 0);
 	if (whole == MAP_FAILED)
 		return -errno;
 	before = slack ? (offset - (uintptr_t)whole) % slack : 0;
@@ -226,7 +228,7 @@ static int region_map(int fd, uint64_t offset, size_t bytes, uint8_t **ret)
 		(void)munmap(whole, before);
 	if (slack > before)
 		(void)munmap(at + bytes, slack - before);
-	(void)madvise(map, bytes, MADV_HUGEPAGE);	/* a kernel without is slower, that is all */
+	(void)madvise(map, bytes, MADV_HUGEPAGE);	/* a kernel without is slower, no more */
 	(void)madvise(map, bytes, MADV_DONTFORK);
 	*ret = map;
 	return 0;

@@ -13,8 +13,8 @@
  * arena with a bad page, say) still kills the daemon, as it must.
  *
  * Jumping out of a synchronous signal is sound here: between the two points nothing is held, no
- * lock, no allocation, and memcpy keeps no state. SA_NODEFER keeps the signal mask as it was, so
- * the jump need not restore it (a system call per slice).
+ * lock, no allocation, and memcpy keeps no state. The handler puts the signal mask back as it was
+ * before it jumps, so that sigsetjmp need not save it (a system call per slice).
  *
  * The handler is installed when a transport starts to listen, never on the client's side: an
  * application's signals are its own, and the client copies no peer's memory.
@@ -24,6 +24,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
+#include <ucontext.h>
 
 #include "transport/shm.h"
 
@@ -53,7 +54,7 @@ static bool guard_covers(const struct guard_range *r, uintptr_t at)
 	return at >= r->from && at < r->to;
 }
 
-/* A fault of this thread's own instruction, not somebody's kill(2) or an early memory-error hint. */
+/* A fault of this thread's own instruction, not a kill(2) or an early memory-error hint. */
 static bool guard_is_fault(const siginfo_t *info)
 {
 	return info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR ||
@@ -89,6 +90,8 @@ static void guard_handler(int sig, siginfo_t *info, void *context)
 	if (g && guard_is_fault(info) &&
 	    (guard_covers(&g->gate, at) || guard_covers(&g->peer, at))) {
 		guard_now = NULL;
+		/* Of the interrupted code; fails only for a wrong first argument. */
+		(void)pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
 		siglongjmp(g->back, 1);
 	}
 	guard_pass_on(sig, info, context);
@@ -99,7 +102,7 @@ static void guard_install_once(void)
 {
 	struct sigaction action = {
 		.sa_sigaction = guard_handler,
-		.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTART,
+		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART,
 	};
 
 	(void)sigemptyset(&action.sa_mask);	/* can't fail */
@@ -183,8 +186,8 @@ int shm_slice_copy(struct shm_slice *s)
 {
 	int r = guard_call(slice_run, s);
 
-	/* The node is out of the buffer, and an honest client whose memory failed wants to know. If the
-	 * gate is what failed, this faults again, which is as good. */
+	/* The node is out of the buffer, and an honest client whose memory failed wants to know.
+	 * If the gate is what failed, this faults again, which is as good. */
 	if (r == -EFAULT && s->gate)
 		(void)guard_call(slice_leave, s);
 	return r;

@@ -65,19 +65,25 @@ void tcp_accept_resume(struct tcp *t, uint64_t now)
 	t->accept_paused = false;
 }
 
-/* Turns one connection away with the spare descriptor. False: even that did not work. */
-static bool tcp_accept_spare(struct tcp *t, const struct tcp_listener *l)
+/* Turns one connection away with the spare descriptor. 1: done; 0: none was waiting (without a
+ * descriptor accept does not even look); -errno: that did not work either. */
+static int tcp_accept_spare(struct tcp *t, const struct tcp_listener *l)
 {
-	int fd;
+	int fd, r;
 
 	if (t->spare_fd < 0)
-		return false;
+		t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (t->spare_fd < 0)
+		return -errno;
 	(void)close(TAKE_FD(t->spare_fd));	/* /dev/null: nothing to lose */
 	fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	r = fd < 0 ? -errno : 1;
 	if (fd >= 0)
 		(void)close(fd);	/* refused */
 	t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	return fd >= 0 && t->spare_fd >= 0;
+	if (t->spare_fd < 0)
+		return -errno;
+	return r == -EAGAIN ? 0 : r;
 }
 
 static void tcp_accepted(struct tcp *t, int accepted_fd, const struct tcp_address *peer)
@@ -103,6 +109,39 @@ static void tcp_accepted(struct tcp *t, int accepted_fd, const struct tcp_addres
 	tcp_make_ready(c);
 }
 
+/* accept failed. True: go on with the next one. */
+static bool tcp_accept_failed(struct tcp *t, const struct tcp_listener *l, int error)
+{
+	int r;
+
+	switch (error) {
+	case EAGAIN:
+		return false;
+	case EMFILE:
+	case ENFILE:
+		r = tcp_accept_spare(t, l);
+		if (r == 0)
+			return false;
+		if (!t->accept_warned)
+			log_warning(t->config.log, "tcp: connections are refused: %s",
+				    strerror(error));
+		t->accept_warned = true;
+		if (r < 0)
+			tcp_accept_pause(t, -r);
+		return r > 0;
+	case ENOBUFS:
+	case ENOMEM:
+	case EBADF:
+	case EINVAL:
+	case ENOTSOCK:
+	case EOPNOTSUPP:
+		tcp_accept_pause(t, error);
+		return false;
+	default:	/* that connection's own trouble, e.g. ECONNABORTED */
+		return true;
+	}
+}
+
 void tcp_accept(struct tcp *t, struct tcp_listener *l)
 {
 	for (unsigned i = 0; i < TCP_ACCEPTS_PER_POLL && !t->accept_paused; i++) {
@@ -112,30 +151,8 @@ void tcp_accept(struct tcp *t, struct tcp_listener *l)
 		if (fd >= 0) {
 			t->accept_warned = false;
 			tcp_accepted(t, fd, &peer);
-			continue;
-		}
-		switch (errno) {
-		case EAGAIN:
+		} else if (!tcp_accept_failed(t, l, errno)) {
 			return;
-		case EMFILE:
-		case ENFILE:
-			if (!t->accept_warned)
-				log_warning(t->config.log,
-					    "tcp: connections are refused: no file descriptor left");
-			t->accept_warned = true;
-			if (!tcp_accept_spare(t, l))
-				tcp_accept_pause(t, EMFILE);
-			break;
-		case ENOBUFS:
-		case ENOMEM:
-		case EBADF:
-		case EINVAL:
-		case ENOTSOCK:
-		case EOPNOTSUPP:
-			tcp_accept_pause(t, errno);
-			break;
-		default:	/* that connection's own trouble, e.g. ECONNABORTED */
-			break;
 		}
 	}
 }

@@ -187,29 +187,35 @@ int tcp_address_resolve(const char *text, struct tcp_addresses *ret)
 
 int tcp_address_format(const struct tcp_address *address, char *text, size_t size)
 {
-	char host[INET6_ADDRSTRLEN];
+	char host[INET6_ADDRSTRLEN], scope[16] = "", whole[INET6_ADDRSTRLEN + 32];
+	const void *in;
+	uint16_t port;
+	bool v6;
 	int r;
 
 	switch (address->sa.any.sa_family) {
 	case AF_INET:
-		if (!inet_ntop(AF_INET, &address->sa.v4.sin_addr, host, sizeof(host)))
-			return -errno;
-		r = snprintf(text, size, "%s:%u", host, ntohs(address->sa.v4.sin_port));
+		v6 = false;
+		in = &address->sa.v4.sin_addr;
+		port = ntohs(address->sa.v4.sin_port);
 		break;
 	case AF_INET6:
-		if (!inet_ntop(AF_INET6, &address->sa.v6.sin6_addr, host, sizeof(host)))
-			return -errno;
+		v6 = true;
+		in = &address->sa.v6.sin6_addr;
+		port = ntohs(address->sa.v6.sin6_port);
 		if (address->sa.v6.sin6_scope_id)
-			r = snprintf(text, size, "[%s%%%u]:%u", host, address->sa.v6.sin6_scope_id,
-				     ntohs(address->sa.v6.sin6_port));
-		else
-			r = snprintf(text, size, "[%s]:%u", host,
-				     ntohs(address->sa.v6.sin6_port));
+			snprintf(scope, sizeof(scope), "%%%u", address->sa.v6.sin6_scope_id);
 		break;
 	default:
 		return -EAFNOSUPPORT;
 	}
-	return r < 0 || (size_t)r >= size ? -ENOSPC : 0;
+	if (!inet_ntop(v6 ? AF_INET6 : AF_INET, in, host, sizeof(host)))
+		return -errno;
+	r = snprintf(whole, sizeof(whole), v6 ? "[%s%s]:%u" : "%s%s:%u", host, scope, port);
+	if (r < 0 || (size_t)r >= size)
+		return -ENOSPC;
+	memcpy(text, whole, (size_t)r + 1);
+	return 0;
 }
 
 bool tcp_address_equal(const struct tcp_address *a, const struct tcp_address *b)

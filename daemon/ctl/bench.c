@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "ctl/bench_internal.h"
+#include "ctl/ctl.h"
 #include "ctl/util.h"
 #include "ctl/value.h"
 
@@ -24,7 +25,7 @@
 
 static int bench_fail(char error[256], const char *what, int r)
 {
-	const char *detail = larder_last_error();
+	const char *detail = ctl_detail(r);
 
 	(void)snprintf(error, 256, "%s: %s%s%s", what,
 		       r > 0 ? larder_status_text(r) : strerror(-r), *detail ? ": " : "", detail);
@@ -245,7 +246,7 @@ void bench_url(struct bench *b, char *url, size_t size)
 	(void)snprintf(url, size, "%s", info.url);
 }
 
-/* Deletes ids from, from + stride, ... below the @n-th. What was evicted is not there: no matter. */
+/* Deletes @n ids from @from on, @stride apart. What was evicted is not there: no matter. */
 static void bench_delete(struct bench *b, uint64_t from, uint64_t n, uint64_t stride)
 {
 	for (uint64_t at = 0; at < n; at += BENCH_PIECE_KEYS) {

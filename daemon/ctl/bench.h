@@ -2,11 +2,11 @@
 /*
  * The load of "larderctl bench": workers, each a thread with its own handle and its own batches.
  *
- * What is measured is a batch, from its start to its completion. Closed loop: a batch starts when
- * the one before it in its slot is done. Open loop (rate > 0): batches are due at fixed moments,
- * whatever the node does, and a batch's latency counts from the moment it was due: a node that stands
- * still for a second shows as a second, not as one slow operation. What was due and never got a slot
- * before the end is counted as `unsent`.
+ * What is measured is a batch, from its start to its completion. Closed loop: a batch starts
+ * when the one before it in its slot is done. Open loop (rate > 0): batches are due at fixed
+ * moments, whatever the node does, and a batch's latency counts from the moment it was due: a
+ * node that stands still for a second shows as a second, not as one slow operation. What was due
+ * and never got a slot before the end is counted as `unsent`.
  */
 #ifndef LARDERCTL_BENCH_H
 #define LARDERCTL_BENCH_H

@@ -13,6 +13,7 @@
 #include "control_protocol.h"
 #include "ctl/control.h"
 #include "ctl/output.h"
+#include "ctl/progress.h"
 
 #define DRAIN_POLL_MS 100
 #define DRAIN_WAIT_MS 30000u
@@ -170,7 +171,7 @@ static int drain_wait(struct ctl *ctl)
 		if (drained)
 			return CTL_DONE;
 		if (util_now_ns() >= end)
-			return ctl_fail(CTL_FAILED, "drain: something is still under way (DEADLINE)");
+			return ctl_fail(CTL_FAILED, "drain: not finished in time (DEADLINE)");
 		(void)nanosleep(&pause, NULL);	/* an early end only asks sooner */
 	}
 }
@@ -181,6 +182,7 @@ int cmd_drain(struct ctl *ctl, int argc, char **argv)
 		{ "undo", no_argument, NULL, 256 }, { "wait", no_argument, NULL, 257 }, { 0 },
 	};
 	bool undo = false, wait = false;
+	struct progress_watch watch;
 	int c, r;
 
 	while ((c = ctl_getopt(ctl, argc, argv, "", own)) != -1) {
@@ -204,7 +206,9 @@ int cmd_drain(struct ctl *ctl, int argc, char **argv)
 		if (r)
 			return r;
 		json_decref(result);
+		progress_watch_begin(&watch, "drain");
 		r = drain_wait(ctl);
+		progress_watch_end(&watch);
 		if (r)
 			return r;
 	}

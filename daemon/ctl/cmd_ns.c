@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "ctl/output.h"
+#include "ctl/progress.h"
 #include "ctl/session.h"
 
 #define NS_OPTION_FIRST 256
@@ -222,6 +223,7 @@ static int ns_open_and_show(struct ctl *ctl, const char *verb, const char *name,
 static int ns_flush(struct ctl *ctl, const char *name, bool force)
 {
 	uint64_t objects = 0, bytes = 0;
+	struct progress_watch watch;
 	char text[UTIL_TEXT];
 	struct session s;
 	json_t *doc;
@@ -231,9 +233,11 @@ static int ns_flush(struct ctl *ctl, const char *name, bool force)
 	r = session_connect(ctl, "ns flush", &s);
 	if (r)
 		return r;
+	progress_watch_begin(&watch, "ns flush");
 	r = larder_ns_open(s.client, name, NULL, 0, ctl->deadline_ms, &ns);
 	if (!r)
 		r = larder_ns_flush(s.client, ns, force, ctl->deadline_ms, &objects, &bytes);
+	progress_watch_end(&watch);
 	session_close(&s);
 	if (r == LARDER_NOT_FOUND)
 		return ctl_fail(CTL_NOT_FOUND, "ns flush %s: no such namespace (NOT_FOUND)", name);

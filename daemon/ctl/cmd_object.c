@@ -2,8 +2,8 @@
 /*
  * exists, stat, ls, rm: what is known of objects, without their bytes.
  *
- * Several keys: each gets its line; the exit code is the highest of their codes, so that "not found"
- * is 1 only when nothing worse happened.
+ * Several keys: each gets its line; the exit code is the highest of their codes, so that "not
+ * found" is 1 only when nothing worse happened.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "ctl/output.h"
+#include "ctl/progress.h"
 #include "ctl/session.h"
 
 #define LS_PAGE 1000u
@@ -159,7 +160,7 @@ int cmd_exists(struct ctl *ctl, int argc, char **argv)
 	batch.deadline_ms = ctl->deadline_ms;
 	batch.items = k.items;
 	batch.n_items = k.n;
-	r = larder_run(s.client, &batch);
+	r = session_run(&s, "exists", &batch);
 	session_close(&s);
 	/* an absent key is an answer here, not a failure */
 	if (r && r != LARDER_NOT_FOUND)
@@ -360,6 +361,7 @@ static int ls_run(struct ctl *ctl, const struct session *s, const struct session
 		  bool names)
 {
 	struct ls_state ls = { .names = names && !ctl->json };
+	struct progress progress;
 	uint64_t cursor = 0;
 	int r;
 
@@ -367,10 +369,15 @@ static int ls_run(struct ctl *ctl, const struct session *s, const struct session
 		ls.list = json_array();
 	else if (!names)
 		ls.table = table_new(stat_columns, ARRAY_SIZE(stat_columns));
+	progress_begin(&progress, "ls", 0);
+	/* names are printed as they come: they show the progress themselves */
+	progress.terminal = progress.terminal && !ls.names;
 	do {
 		r = larder_list(s->client, s->ns, prefix->bytes, prefix->len, &cursor, LS_PAGE,
 				ls_one, &ls, ctl->deadline_ms);
+		progress_step(&progress, ls.n);
 	} while (!r && !ls.failed && cursor);
+	progress_end(&progress);
 	if (!r && ls.failed)
 		r = -ENOMEM;
 	r = r ? ctl_result(r, "ls %s", prefix->text) : ls_tell(&ls, s);

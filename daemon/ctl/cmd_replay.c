@@ -151,6 +151,7 @@ static int replay_option(struct replay_command *cmd, int c)
 static int replay_load(struct replay_command *cmd)
 {
 	_cleanup_free_ char *folder = NULL;
+	struct progress_watch watch;
 	char error[TRACE_ERROR];
 	FILE *f;
 	int r;
@@ -165,7 +166,9 @@ static int replay_load(struct replay_command *cmd)
 	if (!f)
 		return ctl_fail(errno == ENOENT ? CTL_NOT_FOUND : CTL_FAILED, "replay: %s: %s",
 				cmd->path, strerror(errno));
+	progress_watch_begin(&watch, "reading the trace");
 	r = trace_read(f, cmd->options.requests, &cmd->trace, error);
+	progress_watch_end(&watch);
 	(void)fclose(f);	/* it was only read */
 	if (r)
 		return ctl_fail(CTL_FAILED, "replay: %s: %s", cmd->path, error);

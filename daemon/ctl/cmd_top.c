@@ -2,9 +2,9 @@
 /*
  * top: what each tenant did between two readings of the ledger.
  *
- * The ledger is asked for anew each time: a daemon that was restarted has another one, which is seen
- * by its start time, and then one picture has no rates. On a terminal the picture is drawn over
- * itself; with --json there is one document, of one interval.
+ * The ledger is asked for anew each time: a daemon that was restarted has another one, which is
+ * seen by its start time, and then one picture has no rates. On a terminal the picture is drawn
+ * over itself; with --json there is one document, of one interval.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -156,7 +156,8 @@ static int top_draw(const struct top_reading *a, const struct top_reading *b, do
 		fputs("\033[H\033[2J", stdout);
 	top_head(a, b);
 	for (uint32_t i = 0; i < LARDER_LEDGER_TENANTS; i++) {
-		struct top_line l = top_compare(&a->tenants[i].usage, &b->tenants[i].usage, seconds);
+		struct top_line l = top_compare(&a->tenants[i].usage, &b->tenants[i].usage,
+						seconds);
 
 		if (b->tenants[i].name[0])
 			top_row(t, &b->tenants[i], &l);

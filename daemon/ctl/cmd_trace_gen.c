@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/output.h"
+#include "ctl/progress.h"
 #include "ctl/trace_gen.h"
 #include "ctl/ctl.h"
 
@@ -51,6 +52,7 @@ int cmd_trace_gen(struct ctl *ctl, int argc, char **argv)
 	};
 	__attribute__((cleanup(trace_done))) struct trace t = TRACE_NULL;
 	uint64_t requests = TRACE_GEN_REQUESTS, seed = 1;
+	struct progress_watch watch;
 	const char *path = NULL;
 	int c, r;
 
@@ -69,8 +71,9 @@ int cmd_trace_gen(struct ctl *ctl, int argc, char **argv)
 		return ctl_usage("trace-gen", "takes no argument");
 	if (ctl->json && (!path || !strcmp(path, "-")))
 		return ctl_usage("trace-gen", "--json wants -o FILE: the trace is no document");
-	if (trace_generate(requests, seed, &t) < 0)
-		return ctl_fail(CTL_FAILED, "trace-gen: %s", strerror(ENOMEM));
-	r = trace_gen_write(path, &t);
+	progress_watch_begin(&watch, "trace-gen");
+	r = trace_generate(requests, seed, &t);
+	r = r ? ctl_fail(CTL_FAILED, "trace-gen: %s", strerror(-r)) : trace_gen_write(path, &t);
+	progress_watch_end(&watch);
 	return r || !ctl->json ? r : trace_gen_tell(&t, seed, path);
 }

@@ -42,7 +42,8 @@ static int put_read(const char *path, void **ret, size_t *ret_len)
 	}
 	r = util_read_all(fd, VALUE_MAX, ret, ret_len);
 	if (r == -EFBIG)
-		return ctl_fail(CTL_REFUSED, "%s: more than %llu bytes (TOO_LARGE)", path, VALUE_MAX);
+		return ctl_fail(CTL_REFUSED, "%s: more than %llu bytes (TOO_LARGE)", path,
+				VALUE_MAX);
 	if (r < 0)
 		return ctl_fail(CTL_FAILED, "%s: %s", path, strerror(-r));
 	if (!*ret_len)
@@ -68,7 +69,7 @@ static int put_run(struct ctl *ctl, const struct session_key *key, const void *v
 	if (r)
 		return r;
 	batch.ns = s.ns;
-	r = larder_run(s.client, &batch);
+	r = session_run(&s, key->text, &batch);
 	session_close(&s);
 	/* a batch folds EXISTS_SAME into 0: the item knows which it was */
 	if (!r)
@@ -145,7 +146,7 @@ static int get_measure(struct ctl *ctl, const struct session *s, struct get_requ
 	if (r)
 		return ctl_result(r, "get %s", req->key.text);
 	if (req->offset >= item.stat.size_bytes)
-		return ctl_fail(CTL_REFUSED, "get %s: the object has %" PRIu64 " bytes (BAD_REQUEST)",
+		return ctl_fail(CTL_REFUSED, "get %s: it has %" PRIu64 " bytes (BAD_REQUEST)",
 				req->key.text, item.stat.size_bytes);
 	req->length = item.stat.size_bytes - req->offset;
 	return CTL_DONE;

@@ -86,6 +86,9 @@ int ctl_fail(enum ctl_exit code, const char *fmt, ...) _printf_(2, 3);
  */
 int ctl_result(int r, const char *fmt, ...) _printf_(2, 3);
 
+/* What the library has to say about this thread's last failure beyond the status; may be empty. */
+const char *ctl_detail(int r);
+
 /* Parse an option's value; on a mistake tell it and return CTL_USAGE. */
 int ctl_take_number(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *ret);
 int ctl_take_size(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *ret);

@@ -35,6 +35,16 @@ int ctl_usage(const char *command, const char *fmt, ...)
 	return CTL_USAGE;
 }
 
+const char *ctl_detail(int r)
+{
+	const char *detail = larder_last_error();
+
+	/* the library's word for "nothing failed here": a status can come without a sentence */
+	if (!strcmp(detail, "no error") || (r > 0 && !strcmp(detail, larder_status_text(r))))
+		return "";
+	return detail;
+}
+
 /* -errno of a call that made no sense or lacked memory: nothing that a node said. */
 static int fail_errno_code(int r)
 {
@@ -51,7 +61,7 @@ static int fail_errno_code(int r)
 
 int ctl_result(int r, const char *fmt, ...)
 {
-	const char *detail = larder_last_error();
+	const char *detail = ctl_detail(r);
 	va_list ap;
 
 	if (r == LARDER_OK || r == LARDER_EXISTS_SAME)
@@ -66,7 +76,7 @@ int ctl_result(int r, const char *fmt, ...)
 	}
 	fprintf(stderr, ": %s (%s)", larder_status_text(r), larder_status_name(r));
 	/* what is simply not there needs no explanation; the rest may have one */
-	if (r != LARDER_NOT_FOUND && *detail && strcmp(detail, larder_status_text(r)))
+	if (r != LARDER_NOT_FOUND && *detail)
 		fprintf(stderr, ": %s", detail);
 	fputc('\n', stderr);
 	return larder_status_exit_code(r);

@@ -75,7 +75,7 @@ int ledger_reader_open(int fd, struct ledger_reader *ret)
 void ledger_reader_close(struct ledger_reader *l)
 {
 	if (l->base)
-		(void)munmap((void *)(uintptr_t)l->base, l->size);	/* it was mapped: can't fail */
+		(void)munmap((void *)(uintptr_t)l->base, l->size);	/* can't fail */
 	*l = LEDGER_READER_NULL;
 }
 

@@ -20,7 +20,7 @@ struct ledger_reader {
 };
 #define LEDGER_READER_NULL ((struct ledger_reader){ 0 })
 
-/* Maps @fd, which stays the caller's. 0, -EPROTO (not this layout, sections out of range), -errno. */
+/* Maps @fd, which stays the caller's. 0, -EPROTO (layout, sections out of range), -errno. */
 int ledger_reader_open(int fd, struct ledger_reader *ret);
 void ledger_reader_close(struct ledger_reader *l);
 

@@ -109,7 +109,17 @@ void json_set_u64(json_t *object, const char *name, uint64_t value)
 
 void json_set_text(json_t *object, const char *name, const char *value)
 {
-	json_set(object, name, json_string(value));
+	json_t *text = json_string(value);
+	_cleanup_free_ char *ascii = NULL;
+
+	/* a file's name may be no UTF-8, a JSON text must be */
+	if (!text) {
+		ascii = strdup(value);
+		for (char *p = ascii; p && *p; p++)
+			*p = (unsigned char)*p < 0x80 ? *p : '?';
+		text = ascii ? json_string(ascii) : NULL;
+	}
+	json_set(object, name, text);
 }
 
 int output_json(json_t *document)

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl/util.h"
@@ -35,7 +36,10 @@ static void progress_draw(struct progress *p, uint64_t done, uint64_t now)
 	unsigned full;
 
 	if (!p->total) {
-		fprintf(stderr, "\r\033[K%s %" PRIu64 "  %.0f s", p->what, done, seconds);
+		fprintf(stderr, "\r\033[K%s", p->what);
+		if (done)
+			fprintf(stderr, " %" PRIu64, done);
+		fprintf(stderr, "  %.0f s", seconds);
 		return;
 	}
 	share = (double)MIN(done, p->total) / (double)p->total;
@@ -70,4 +74,54 @@ void progress_end(struct progress *p)
 	fputs("\r\033[K", stderr);
 	fflush(stderr);
 	p->drawn = false;
+}
+
+/* The thread: draws until the call that it watches has returned. */
+static void *progress_watch_main(void *user)
+{
+	struct progress_watch *w = user;
+
+	(void)pthread_mutex_lock(&w->lock);	/* a plain mutex: can't fail */
+	while (!w->over) {
+		struct timespec until;
+
+		(void)clock_gettime(CLOCK_MONOTONIC, &until);	/* can't fail for this clock */
+		until.tv_nsec += (long)PROGRESS_EVERY_NS;
+		until.tv_sec += until.tv_nsec / (long)NSEC_PER_SEC;
+		until.tv_nsec %= (long)NSEC_PER_SEC;
+		progress_step(&w->progress, 0);
+		(void)pthread_cond_timedwait(&w->ended, &w->lock, &until);	/* `over` decides */
+	}
+	(void)pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+void progress_watch_begin(struct progress_watch *w, const char *what)
+{
+	pthread_condattr_t attr;
+
+	*w = (struct progress_watch){ 0 };
+	progress_begin(&w->progress, what, 0);
+	if (!w->progress.terminal)
+		return;
+	(void)pthread_condattr_init(&attr);	/* these can't fail on Linux */
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_mutex_init(&w->lock, NULL);
+	(void)pthread_cond_init(&w->ended, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	/* no thread, no bar: the call works without */
+	w->running = pthread_create(&w->thread, NULL, progress_watch_main, w) == 0;
+}
+
+void progress_watch_end(struct progress_watch *w)
+{
+	if (!w->running)
+		return;
+	(void)pthread_mutex_lock(&w->lock);
+	w->over = true;
+	(void)pthread_cond_signal(&w->ended);
+	(void)pthread_mutex_unlock(&w->lock);
+	(void)pthread_join(w->thread, NULL);	/* joinable, joined once */
+	w->running = false;
+	progress_end(&w->progress);
 }

@@ -3,6 +3,7 @@
 #ifndef LARDERCTL_PROGRESS_H
 #define LARDERCTL_PROGRESS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,5 +21,20 @@ void progress_begin(struct progress *p, const char *what, uint64_t total);
 void progress_step(struct progress *p, uint64_t done);
 /* Wipes the bar off; before anything else is printed. */
 void progress_end(struct progress *p);
+
+/*
+ * For one call that says nothing until it is done: a thread of its own draws how long it has taken.
+ * Without a terminal there is no thread. Every begin wants its end.
+ */
+struct progress_watch {
+	struct progress progress;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool running;
+	bool over;		/* under lock */
+};
+void progress_watch_begin(struct progress_watch *w, const char *what);
+void progress_watch_end(struct progress_watch *w);
 
 #endif

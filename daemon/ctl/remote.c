@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Administration of another host is ssh's business: who may log in there, and as whom, is settled by
- * it, and the other larderctl speaks to its own control socket. ssh hands its words to a shell
- * there, so each is quoted; the host is kept from being taken as an option of ssh.
+ * Administration of another host is ssh's business: who may log in there, and as whom, is
+ * settled by it, and the other larderctl speaks to its own control socket. ssh hands its words
+ * to a shell there, so each is quoted; the host is kept from being taken as an option of ssh.
  */
 #include "ctl/remote.h"
 

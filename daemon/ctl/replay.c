@@ -6,6 +6,7 @@
  * block that was there at the look-up may have been pushed out by an earlier PUT of the same
  * request. It is then put again; that is why the GET's own answer decides and not the look-up's.
  */
+#include "ctl/ctl.h"
 #include "ctl/replay.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ bool replay_size_fits(const struct replay_options *o, int status, const struct l
 
 static int exact_fail(struct replay_exact *e, const char *what, const char *key, int r)
 {
-	const char *detail = larder_last_error();
+	const char *detail = ctl_detail(r);
 
 	(void)snprintf(e->result->error, sizeof(e->result->error), "%s %s: %s%s%s", what, key,
 		       r > 0 ? larder_status_text(r) : strerror(-r), *detail ? ": " : "", detail);

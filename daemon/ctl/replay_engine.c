@@ -2,12 +2,13 @@
 /*
  * The engine rule: several requests at once, each one moved by its own small machine.
  *
- *	LOOKUP ──▶ FETCH (pieces of the leading run) ──▶ STORE (pieces of the rest) ──▶ RELEASE ──▶ next
+ *	LOOKUP -> FETCH (pieces of the leading run) -> STORE (pieces of the rest) -> RELEASE
  *
  * One batch of each request is in flight; when the store gives it back, one function moves that
- * request on. Pieces bound the memory of a request, whose context may be hundreds of blocks: they go
- * from the last blocks to the first, so that a prefix is always younger than what follows it. What
- * was leased must be found; what a full node refuses to take is counted and left.
+ * request on. Pieces bound the memory of a request, whose context may be hundreds of blocks:
+ * they go from the last blocks to the first, so that a prefix is always younger than what
+ * follows it. What was leased must be found; what a full node refuses to take is counted and
+ * left.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ctl/ctl.h"
 #include "ctl/replay.h"
 #include "ctl/util.h"
 #include "ctl/value.h"
@@ -62,7 +64,7 @@ struct engine {
 
 static int engine_fail(struct engine *e, const char *what, const char *key, int r)
 {
-	const char *detail = larder_last_error();
+	const char *detail = ctl_detail(r);
 
 	if (!e->failed)
 		(void)snprintf(e->result->error, sizeof(e->result->error), "%s %s: %s%s%s", what,

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ctl/progress.h"
+
 int session_read_secret(const char *path, void *secret, size_t *ret_len)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -139,6 +141,17 @@ int session_key_parse(const char *what, const char *text, bool whole, struct ses
 	return CTL_DONE;
 }
 
+int session_run(const struct session *s, const char *what, struct larder_batch *batch)
+{
+	struct progress_watch watch;
+	int r;
+
+	progress_watch_begin(&watch, what);
+	r = larder_run(s->client, batch);
+	progress_watch_end(&watch);
+	return r;
+}
+
 int session_run_one(const struct session *s, const struct ctl *ctl, uint8_t opcode, uint32_t flags,
 		    const struct session_key *key, struct larder_item *item)
 {
@@ -153,5 +166,5 @@ int session_run_one(const struct session *s, const struct ctl *ctl, uint8_t opco
 
 	item->key = key->bytes;
 	item->key_len = key->len;
-	return larder_run(s->client, &batch);
+	return session_run(s, key->text, &batch);
 }

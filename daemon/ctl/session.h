@@ -42,8 +42,10 @@ struct session_key {
 	uint32_t flags;		/* LARDER_F_BY_HASH for a "~h" name */
 	unsigned char bytes[LARDER_KEY_MAX];
 };
-/* CTL_USAGE (told) when @text is no canonical spelling, or a name by hash where @whole is wanted. */
+/* CTL_USAGE (told): @text is no canonical spelling, or a name by hash where @whole is wanted. */
 int session_key_parse(const char *what, const char *text, bool whole, struct session_key *ret);
+/* larder_run with something to look at when it takes long; @what is for that. */
+int session_run(const struct session *s, const char *what, struct larder_batch *batch);
 /* One item with @key; @flags of the batch besides. Runs it; 0, a status or -errno. */
 int session_run_one(const struct session *s, const struct ctl *ctl, uint8_t opcode, uint32_t flags,
 		    const struct session_key *key, struct larder_item *item);

@@ -42,9 +42,9 @@ void trace_done(struct trace *t);
 int trace_add(struct trace *t, uint64_t timestamp_ms, uint32_t input_length, uint32_t output_length,
 	      const uint64_t *blocks, uint32_t n);
 /*
- * Reads @f to its end, or until @max requests (0: all). 0; -EBADMSG: @error says which line and what
- * is wrong with it; -errno otherwise, @error says it too. An empty line is skipped. On failure @t
- * holds what was read until then.
+ * Reads @f to its end, or until @max requests (0: all). 0; -EBADMSG: @error says which line and
+ * what is wrong with it; -errno otherwise, @error says it too. An empty line is skipped. On
+ * failure @t holds what was read until then.
  */
 int trace_read(FILE *f, size_t max, struct trace *t, char error[TRACE_ERROR]);
 /* Writes @t in the same form. 0 or -errno. */

@@ -2,18 +2,18 @@
 /*
  * A model of people talking to a chat service, as the store behind it sees them.
  *
- * Requests arrive as a Poisson process. Each is the next turn of the conversation that has waited
- * longest past its time, or else a new one. A conversation begins with one block that all share (the
- * system prompt), then its own; each turn carries the whole context so far plus what was said since,
- * so its full blocks are the last turn's and some new ones. A last block that isn't full has an id
- * of its own each time: the next turn fills it up and it becomes another block. Some turns only
- * repeat the last (the user asks again).
+ * Requests arrive as a Poisson process. Each is the next turn of the conversation that has
+ * waited longest past its time, or else a new one. A conversation begins with one block that all
+ * share (the system prompt), then its own; each turn carries the whole context so far plus what
+ * was said since, so its full blocks are the last turn's and some new ones. A last block that
+ * isn't full has an id of its own each time: the next turn fills it up and it becomes another
+ * block. Some turns only repeat the last (the user asks again).
  *
- * What decides a cache's hit rate is how long after its last use a block is used again, in blocks
- * touched between. It follows from the tables below: length of a first turn, growth per turn, gap
- * between turns, chance of another turn. They were fitted to the public Mooncake conversation trace:
- * for 12,031 requests LRU's rates of leading runs at 1,000 to 30,000 blocks are within two points of
- * that trace's for every seed tried (tests/unit/ctl/test_trace_gen.c).
+ * What decides a cache's hit rate is how long after its last use a block is used again, in
+ * blocks touched between. It follows from the tables below: length of a first turn, growth per
+ * turn, gap between turns, chance of another turn. They were fitted to the public Mooncake
+ * conversation trace: for 12,031 requests LRU's rates of leading runs at 1,000 to 30,000 blocks
+ * are within two points of that trace's for every seed tried (tests/unit/ctl/test_trace_gen.c).
  *
  * A table is an inverse distribution function with straight lines between its points. Draws are
  * stratified: out of a shuffled deck of 32 slices of [0, 1), so that each 32 draws cover the

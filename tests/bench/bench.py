@@ -75,8 +75,11 @@ class Node:
     def bench(self, what, transport, size, checks, seconds, depth=DEPTH, batch=1, keys=None):
         keys = keys or max(2, SET_BYTES // size)
         argv = [self.bin / "larderctl", "--json", "--url", self.urls[transport], "bench", what,
-                "--size", size, "--batch", batch, "--depth", depth, "--duration", seconds,
-                "--checks", checks, "--keys", keys]
+                "--size", size, "--batch", batch, "--depth", depth, "--duration", seconds]
+        if what == "get":
+            argv += ["--checks", checks]
+        if what != "put":
+            argv += ["--keys", keys]
         if transport == "shm":
             argv.append("--region")
         return json.loads(run(*argv, env=self.environment))
@@ -89,7 +92,7 @@ class Node:
 
 
 def gigabytes(result):
-    return result["bytes_per_s"] / 1e9
+    return result["bytes_per_s"]["median"] / 1e9
 
 
 def measure(node, ceiling, sizes, rounds, seconds):
@@ -132,9 +135,9 @@ def small_operations(node, rounds, seconds):
                for _ in range(rounds)]
         many = [node.bench("exists", transport, 4096, "on", seconds, depth=4, batch=1000,
                            keys=10000) for _ in range(rounds)]
-        p50 = statistics.median(r["p50_ns"] / 1e3 for r in one)
-        p99 = statistics.median(r["p99_ns"] / 1e3 for r in one)
-        keys = statistics.median(r["operations_per_s"] for r in many)
+        p50 = statistics.median(r["p50_ns"]["median"] / 1e3 for r in one)
+        p99 = statistics.median(r["p99_ns"]["median"] / 1e3 for r in one)
+        keys = statistics.median(r["operations_per_s"]["median"] for r in many)
         rows.append({"transport": transport, "get_4k_p50_us": p50, "get_4k_p99_us": p99,
                      "exists_keys_per_s": keys})
         print(f"{transport}: GET 4 KiB p50 {p50:.1f} us, p99 {p99:.1f} us; "

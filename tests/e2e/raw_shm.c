@@ -129,6 +129,9 @@ int raw_shm_region(struct raw_shm *r, uint32_t number, void *addr, size_t size, 
 	wire_append(&w, opaque, (uint32_t)opaque_len);
 	if (!raw_shm_call(r, wire_finish(&w, LARDER_OP_REGION_ADD, 0, 0, 10 + number, 0), 5000))
 		return LARDER_DISCONNECTED;
+	if (r->header.status != LARDER_OK)
+		print_message("REGION_ADD: %.*s\n", (int)r->reply.tail_len,
+			      (const char *)r->reply.tail);
 	return r->header.status;
 }
 

@@ -90,7 +90,7 @@ check "stops with 0 (was $NODE_CODE)" test "$NODE_CODE" = 0
 check "no socket left" test ! -e "$WORK/larder.sock"
 code 4 "nobody there" "$ctl" --deadline 500 exists kept
 code 12 "other page size" "$d" -c "$conf" --set memory.page_size=4K
-says "says what is there" "65536|64 KiB|64K"
+says "says what is there and what was asked" "pages 1024, 16384"
 code 12 "other size" "$d" -c "$conf" --set memory.size=32M
 code 13 "more than there is" "$d" -c "$conf" --set memory.dir="$MEMORY-3" --set memory.size=60T
 rm -rf "$MEMORY-3"

@@ -135,7 +135,7 @@ static void half_messages__time_out(void **state)
 	raw_connect(&r, &node);
 	assert_true(raw_closed(&r, 5000));
 	raw_close(&r);
-	/* half a header, half a body, half a payload */
+	/* half a header (silence, for the node), half a body, half a payload */
 	for (unsigned cut = 0; cut < 3; cut++) {
 		raw_connect(&r, &node);
 		assert_int_equal(raw_handshake(&r, "demo", node.secret), LARDER_OK);
@@ -190,7 +190,7 @@ static void over_credit__is_closed(void **state)
 static int setup(void **state)
 {
 	node_setup(&node, "[memory]\nsize = 128M\n[node]\nstall_timeout = 2000\n"
-			  "handshake_timeout = 1000\n");
+			  "keepalive = 4000\nhandshake_timeout = 1000\n");
 	node_start(&node);
 	return 0;
 }

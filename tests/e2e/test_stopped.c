@@ -135,6 +135,8 @@ static void stopped_once(enum node_transport t, uint8_t op, unsigned round, bool
 
 		assert_true(r == LARDER_DISCONNECTED || r == LARDER_DEADLINE);
 	}
+	if (now_ms() - start >= 2500)
+		print_error("1,000 calls to a stopped node took %u ms\n", (unsigned)(now_ms() - start));
 	assert_true(now_ms() - start < 2500);
 	node_signal(&node, SIGCONT);
 	start = now_ms();

@@ -80,7 +80,8 @@ static void other_calls__work(void **state)
 	assert_int_equal(larder_exists(r.c, r.ns, "b", 1, 1000), LARDER_NOT_FOUND);
 	assert_int_equal(larder_stat(r.c, r.ns, "a", 1, 0, 1000, &st), LARDER_OK);
 	assert_int_equal(st.size_bytes, 3);
-	assert_int_equal(larder_list(r.c, r.ns, "", 0, &cursor, 0, take_key, &sum, 1000), LARDER_OK);
+	assert_int_equal(larder_list(r.c, r.ns, "", 0, &cursor, 0, take_key, &sum, 1000),
+			 LARDER_OK);
 	assert_int_equal(sum, 3);
 	assert_int_equal(larder_ns_list(r.c, take_name, &names, 1000), LARDER_OK);
 	assert_int_equal(names, 1);

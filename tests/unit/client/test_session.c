@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The session: who is believed, what a lost connection costs, failing fast, keepalive, time gaps. */
+/* The session: who is believed, what a lost connection costs, failing fast, keepalive, gaps. */
 #include "fake_node.h"
 
 static int session_open(struct rig *r, const char *url)

@@ -182,7 +182,8 @@ static void put_get__random_pieces(void **state)
 	assert_non_null(back);
 	print_message("seed %llu\n", (unsigned long long)seed);
 	for (int round = 0; round < 4; round++) {
-		struct loop_knobs knobs = { .max_move = 30000, .split_seed = seed + (uint64_t)round };
+		struct loop_knobs knobs = { .max_move = 30000,
+					    .split_seed = seed + (uint64_t)round };
 
 		rig_open(&r, "values");
 		assert_int_equal(loop_set_knobs(r.fake.t, &knobs), 0);

@@ -13,7 +13,7 @@ struct fake_store {
 	uint32_t block_bytes;
 	uint64_t stored_bytes;	/* another size that its values have; 0: block_bytes */
 	uint64_t now_ms;
-	uint64_t corrupt;	/* block whose value comes back with a flipped bit; UINT64_MAX: none */
+	uint64_t corrupt;	/* block that comes back with a flipped bit; UINT64_MAX: none */
 	uint64_t fail_put;	/* block whose PUT answers fail_status */
 	int fail_status;
 	uint64_t ops;		/* batches executed */

@@ -261,7 +261,7 @@ static void ledger_reader__sums_over_writers(void **state)
 	usage[LARDER_LEDGER_TENANTS + 3].get_hits = 7;
 	usage[LARDER_LEDGER_TENANTS + 4].get_hits = 1000;
 	gauges[3].objects = 11;
-	memset(names[3].tenant, 'x', sizeof(names[3].tenant));	/* not terminated: must not matter */
+	memset(names[3].tenant, 'x', sizeof(names[3].tenant));	/* not terminated */
 	assert_int_equal(ledger_reader_open(fd, &l), 0);
 	ledger_reader_usage(&l, 3, &sum);
 	assert_int_equal(sum.get_hits, 12);

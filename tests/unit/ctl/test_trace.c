@@ -15,7 +15,8 @@
 #include "ctl/trace_gen.h"
 #include "ctl/util.h"
 
-#define LINE "{\"timestamp\": 5, \"input_length\": 1000, \"output_length\": 7, \"hash_ids\": [0, 46]}\n"
+#define LINE                                                                                       \
+	"{\"timestamp\": 5, \"input_length\": 1000, \"output_length\": 7, \"hash_ids\": [0, 46]}\n"
 
 static int read_text(const char *text, size_t max, struct trace *t, char error[TRACE_ERROR])
 {

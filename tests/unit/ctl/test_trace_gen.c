@@ -69,7 +69,7 @@ static void trace_generate__is_what_the_format_promises(void **state)
 		for (uint32_t k = 0; k < q->n_blocks; k++) {
 			uint64_t up = k ? ids[k - 1] : 0;
 
-			/* dense: a new id is the next number; an old one has one parent and depth */
+			/* a new id is the next number; an old one has one parent and depth */
 			assert_true(ids[k] <= next);
 			if (ids[k] == next) {
 				next++;

@@ -95,7 +95,7 @@ FIXTURE_UNUSED static void fixture_restart(struct fixture *f)
 	fixture_start(f);
 }
 
-/* --- operations ---------------------------------------------------------------------------------- */
+/* --- operations --------------------------------------------------------------------------- */
 
 struct request {
 	struct larder_op op;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes when there is no room: exactly what the textbook says, and nothing that was promised. */
+/* What goes when there is no room: what the textbook says, and nothing that was promised. */
 #include "fixture.h"
 
 #include "base/prng.h"
 
-/* --- the textbook, on one list ------------------------------------------------------------------------ */
+/* --- the textbook, on one list ------------------------------------------------------------ */
 
 #define KEYS 300u
 #define CAPACITY 100u
@@ -67,7 +67,8 @@ static void evict__equals_the_textbook(const char *policy, uint64_t seed)
 		if (there && prng_below(&p, 2))
 			assert_int_equal(touch(&f, key), LARDER_OK);
 		else
-			assert_int_equal(put(&f, key, k, 1 + k), there ? LARDER_EXISTS_SAME : LARDER_OK);
+			assert_int_equal(put(&f, key, k, 1 + k),
+					 there ? LARDER_EXISTS_SAME : LARDER_OK);
 		assert_int_equal(model_access(&m, k), there);
 	}
 	for (uint32_t k = 0; k < KEYS; k++) {
@@ -114,7 +115,7 @@ static void evict__counts_what_it_took(void **state)
 	fixture_close(&f);
 }
 
-/* --- what may not go -------------------------------------------------------------------------------------- */
+/* --- what may not go ---------------------------------------------------------------------- */
 
 static void fill_all(struct fixture *f, uint32_t n)
 {
@@ -271,7 +272,7 @@ static void space__waits_for_the_walk(void **state)
 	fixture_close(&f);
 }
 
-/* --- whose, and when ---------------------------------------------------------------------------------------- */
+/* --- whose, and when ---------------------------------------------------------------------- */
 
 static void tenant__that_holds_most_gives(void **state)
 {

@@ -140,7 +140,8 @@ static void table__full_is_quota_until_some_run_out(void **state)
 	assert_int_equal(q.key.status, LARDER_QUOTA);
 	assert_int_equal(q.key.presence, LARDER_PRESENT);
 	assert_int_equal(q.op.leading_run, 1);
-	assert_int_equal(lease(&f, "k", 5, 3000), LARDER_LEASED);	/* a repetition needs no entry */
+	/* a repetition needs no entry */
+	assert_int_equal(lease(&f, "k", 5, 3000), LARDER_LEASED);
 	fixture_advance(&f, 1000 * NSEC_PER_MSEC);
 	assert_int_equal(lease(&f, "k", 1000, 10), LARDER_LEASED);
 	while (counts(&f).leases > 130)
@@ -172,6 +173,7 @@ static void forgive__moves_leases_only(void **state)
 	assert_int_equal(engine_submit(f.r, &waits.op), 1);
 	fixture_advance(&f, 30 * NSEC_PER_SEC);
 	engine_forgive(f.engine, 30 * NSEC_PER_SEC);
+	engine_forgive(f.engine, 30 * NSEC_PER_SEC);	/* another reactor saw the same gap */
 	assert_ptr_equal(engine_poll(f.r), &waits.op);
 	assert_int_equal(waits.op.status, LARDER_DEADLINE);
 	assert_int_equal(lease_left_ms(&f, "a"), 1000);
@@ -185,7 +187,7 @@ static void forgive__moves_leases_only(void **state)
 	fixture_close(&f);
 }
 
-/* --- random steps against arrays --------------------------------------------------------------------------- */
+/* --- random steps against arrays ---------------------------------------------------------- */
 
 #define KEYS 6u
 #define IDS 10u
@@ -269,10 +271,10 @@ static void leases__random_steps_against_arrays(void **state)
 			model_step(&f, &m, &p);
 			for (uint32_t key = 0; key < KEYS; key++) {
 				const char name[] = { (char)('a' + key), '\0' };
-				uint64_t longest = model_longest(&m, key, f.now_ns);
+				uint64_t end = model_longest(&m, key, f.now_ns);
+				uint64_t left = end ? end - f.now_ns : 0;
 
-				assert_int_equal(lease_left_ms(&f, name),
-						 longest ? (longest - f.now_ns) / NSEC_PER_MSEC : 0);
+				assert_int_equal(lease_left_ms(&f, name), left / NSEC_PER_MSEC);
 			}
 		}
 		fixture_close(&f);

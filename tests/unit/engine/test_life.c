@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Life of one object: put, get, exists, stat, delete, verify, ttl, and everything that is refused. */
+/* Life of one object: put, get, exists, stat, delete, verify, ttl, and what is refused. */
 #include "fixture.h"
 
 #define BLOCK LARDER_CHECK_BLOCK
@@ -214,7 +214,8 @@ static void stat__describes(void **state)
 {
 	struct fixture f = {};
 	struct larder_stat st[2];
-	struct larder_op_key keys[2] = { { .key = "k", .key_len = 1 }, { .key = "z", .key_len = 1 } };
+	struct larder_op_key keys[2] = { { .key = "k", .key_len = 1 },
+					 { .key = "z", .key_len = 1 } };
 	struct request q;
 	uint64_t length = 2 * BLOCK + 100;
 	uint32_t crc = 0;

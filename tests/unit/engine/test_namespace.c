@@ -4,7 +4,14 @@
 
 #include "fixture.h"
 
-/* --- LIST ------------------------------------------------------------------------------------------------ */
+static int ns_open(struct fixture *f, const char *name, const struct larder_descriptor *d,
+		   bool create, uint32_t *ns, const char **field)
+{
+	return engine_namespace_open(f->engine, f->tenant, name, (uint16_t)strlen(name), d, create,
+				     ns, field);
+}
+
+/* --- LIST --------------------------------------------------------------------------------- */
 
 #define STEADY 500u
 
@@ -111,7 +118,7 @@ static void list__prefix_and_limits(void **state)
 	fixture_close(&f);
 }
 
-/* --- flush ------------------------------------------------------------------------------------------------- */
+/* --- flush -------------------------------------------------------------------------------- */
 
 static void flush__takes_its_namespace_only(void **state)
 {
@@ -122,8 +129,7 @@ static void flush__takes_its_namespace_only(void **state)
 
 	fixture_open(&f, 8192);
 	g = f;
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "two", 3, NULL, true, &g.ns, NULL),
-			 LARDER_OK);
+	assert_int_equal(ns_open(&f, "two", NULL, true, &g.ns, NULL), LARDER_OK);
 	for (uint32_t i = 0; i < 200; i++) {
 		(void)snprintf(key, sizeof(key), "k%u", i);
 		assert_int_equal(put(&f, key, i, 10), LARDER_OK);
@@ -160,7 +166,7 @@ static void flush__takes_its_namespace_only(void **state)
 	fixture_close(&f);
 }
 
-/* --- who may what -------------------------------------------------------------------------------------------- */
+/* --- who may what ------------------------------------------------------------------------- */
 
 static void foreign__namespace_is_not_found(void **state)
 {
@@ -258,31 +264,22 @@ static void open__compares_descriptors(void **state)
 	other = d;
 	(void)snprintf(other.dtype, sizeof(other.dtype), "fp8");
 	fixture_open(&f, 16);
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "d", 1, NULL, false, &ns, &field),
-			 LARDER_NOT_FOUND);
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "d", 1, &d, true, &ns, &field),
-			 LARDER_OK);
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "d", 1, &d, false, &again, &field),
-			 LARDER_OK);
+	assert_int_equal(ns_open(&f, "d", NULL, false, &ns, &field), LARDER_NOT_FOUND);
+	assert_int_equal(ns_open(&f, "d", &d, true, &ns, &field), LARDER_OK);
+	assert_int_equal(ns_open(&f, "d", &d, false, &again, &field), LARDER_OK);
 	assert_int_equal(again, ns);
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "d", 1, NULL, true, &again,
-					       &field), LARDER_OK);
+	assert_int_equal(ns_open(&f, "d", NULL, true, &again, &field), LARDER_OK);
 	assert_null(field);
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "d", 1, &other, true, &again,
-					       &field), LARDER_LAYOUT_MISMATCH);
+	assert_int_equal(ns_open(&f, "d", &other, true, &again, &field), LARDER_LAYOUT_MISMATCH);
 	assert_string_equal(field, "dtype");
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "d", 1, &empty, true, &again,
-					       &field), LARDER_LAYOUT_MISMATCH);
+	assert_int_equal(ns_open(&f, "d", &empty, true, &again, &field), LARDER_LAYOUT_MISMATCH);
 	/* made without a descriptor: the empty one, which any other mismatches */
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "ns", 2, &d, false, &again,
-					       &field), LARDER_LAYOUT_MISMATCH);
+	assert_int_equal(ns_open(&f, "ns", &d, false, &again, &field), LARDER_LAYOUT_MISMATCH);
 	assert_string_equal(field, "model");
 	fixture_restart(&f);
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "d", 1, &other, true, &again,
-					       &field), LARDER_LAYOUT_MISMATCH);
+	assert_int_equal(ns_open(&f, "d", &other, true, &again, &field), LARDER_LAYOUT_MISMATCH);
 	assert_string_equal(field, "dtype");
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "d", 1, &d, true, &again, &field),
-			 LARDER_OK);
+	assert_int_equal(ns_open(&f, "d", &d, true, &again, &field), LARDER_OK);
 	assert_int_equal(again, ns);
 	assert_int_equal(f.ledger->gauges[0].namespaces, 2);
 	fixture_close(&f);
@@ -296,20 +293,16 @@ static void open__names_and_limits(void **state)
 	char name[8];
 
 	fixture_open(&f, 16);
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "", 0, NULL, true, &ns, NULL),
-			 LARDER_BAD_REQUEST);
+	assert_int_equal(ns_open(&f, "", NULL, true, &ns, NULL), LARDER_BAD_REQUEST);
 	assert_int_equal(engine_namespace_open(f.engine, f.tenant, longest, sizeof(longest), NULL,
 					       true, &ns, NULL), LARDER_BAD_REQUEST);
 	assert_int_equal(engine_namespace_open(f.engine, 77, "x", 1, NULL, true, &ns, NULL),
 			 LARDER_BAD_REQUEST);
 	for (uint32_t i = 1; i < 16; i++) {
 		(void)snprintf(name, sizeof(name), "n%u", i);
-		assert_int_equal(engine_namespace_open(f.engine, f.tenant, name,
-						       (uint16_t)strlen(name), NULL, true, &ns, NULL),
-				 LARDER_OK);
+		assert_int_equal(ns_open(&f, name, NULL, true, &ns, NULL), LARDER_OK);
 	}
-	assert_int_equal(engine_namespace_open(f.engine, f.tenant, "more", 4, NULL, true, &ns, NULL),
-			 LARDER_QUOTA);
+	assert_int_equal(ns_open(&f, "more", NULL, true, &ns, NULL), LARDER_QUOTA);
 	assert_int_equal(engine_tenant_add(f.engine, "", &tenant), -EINVAL);
 	assert_int_equal(engine_tenant_add(f.engine, "Not", &tenant), -EINVAL);
 	assert_int_equal(engine_tenant_add(f.engine, "a-tenant-with-a-name-that-is-too-long",

@@ -227,7 +227,7 @@ static void *worker_main(void *user)
 static void stress(const char *policy, uint32_t shards, uint32_t reserve)
 {
 	static struct worker workers[THREADS];
-	struct stress all = { .steps = 4000 };
+	struct stress all = { .steps = 1500 };
 	uint64_t gets = 0, seed = 20 + shards;
 
 	print_message("seed %llu\n", (unsigned long long)seed);
@@ -242,7 +242,8 @@ static void stress(const char *policy, uint32_t shards, uint32_t reserve)
 		prng_seed(&workers[i].prng, seed * 100 + i);
 	}
 	for (uint32_t i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]), 0);
+		assert_int_equal(pthread_create(&workers[i].thread, NULL, worker_main,
+						&workers[i]), 0);
 	for (uint32_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
 	for (uint32_t i = 0; i < THREADS; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* First writer wins and the second is told; waiting, deadlines, cancel; sixty-four writers at once. */
+/* First writer wins and the second is told; waiting, deadlines, cancel; 64 writers at once. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -242,7 +242,7 @@ static void table__full_of_waiters_is_busy(void **state)
 	free(q);
 }
 
-/* --- threads ----------------------------------------------------------------------------------------- */
+/* --- threads ------------------------------------------------------------------------------ */
 
 #define WRITERS 64u
 #define ROUNDS 20u
@@ -322,7 +322,8 @@ static void writers__one_fills_the_rest_learn(void **state)
 		engine_reactor_set_wake(engine_reactor(all.f.engine, i), writer_wake, &all);
 	}
 	for (uint32_t i = 0; i < WRITERS; i++)
-		assert_int_equal(pthread_create(&writers[i].thread, NULL, writer_run, &writers[i]), 0);
+		assert_int_equal(pthread_create(&writers[i].thread, NULL, writer_run,
+						&writers[i]), 0);
 	for (uint32_t i = 0; i < WRITERS; i++) {
 		assert_int_equal(pthread_join(writers[i].thread, NULL), 0);
 		assert_false(writers[i].wrong);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The handshake, what it refuses, and strangers on the port. */
-#include "rig.h"
+#include "speak.h"
 
 static const struct hello_options demo = { .tenant = "demo", .secret = RIG_SECRET };
 

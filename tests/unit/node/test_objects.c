@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values and keys through the raw wire: every operation, sizes around every boundary. */
-#include "rig.h"
+#include "speak.h"
 
 #include "engine/engine.h"
 

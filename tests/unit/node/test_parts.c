@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values that arrive in parts, and memory that is full or in pieces. */
-#include "rig.h"
+#include "speak.h"
 
 #define MIB (1u << 20)
 
@@ -117,7 +117,7 @@ static void parts__each_byte_once(void **state)
 	struct peer *p = peer_login(r);
 	uint32_t ns = peer_open_ns(p);
 	size_t len = 100000;
-	_cleanup_free_ uint8_t *v = value_make("k", len);
+	_cleanup_free_ uint8_t *v = value_make("k", len + 1);	/* one that must not go in */
 	uint64_t put;
 
 	assert_int_equal(part_begin(p, ns, "k", len, &put), LARDER_OK);

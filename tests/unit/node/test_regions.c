@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One-sided transfers over a real shm socket: regions, gates, ranges, limits; and the viewer. */
-#include "rig.h"
+#include "speak.h"
 
 #include <fcntl.h>
 
@@ -254,8 +254,8 @@ static void region__whose_descriptor_never_comes(void **state)
 	memory_make(&m, p);
 	assert_int_equal(region_add(p, &m, 1), LARDER_OK);
 	for (int i = 0; i < 2; i++) {
-		const struct wire_region_add w = { .region = 2, .opaque_len = (uint32_t)m.opaque_len,
-						   .size_bytes = 4096 };
+		const struct wire_region_add w = { .region = 2, .size_bytes = 4096,
+						   .opaque_len = (uint32_t)m.opaque_len };
 		struct draft d;
 
 		m.opaque[0] ^= 0x40;	/* another token */

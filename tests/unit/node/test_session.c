@@ -1,30 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a peer may hold and for how long: credits, stalls, silence, gaps, cancel, drain, turns. */
-#include "rig.h"
+/* What a session may have under way: credits, waits, lost peers, cancel, drain, counts, turns. */
+#include "speak.h"
 
 #define MIB (1u << 20)
-
-/* Sends the message of a PUT and the first @part bytes of its value. */
-static void put_partly(struct peer *p, uint32_t ns, const char *key, size_t len, size_t part,
-		       uint32_t flags)
-{
-	_cleanup_free_ uint8_t *v = value_make(key, len);
-	struct draft d;
-
-	draft_put(&d, p, &(struct put_options){ .ns = ns, .flags = flags, .key = key, .value = v,
-						 .length = len });
-	peer_write(p, d.buffer, d.length);
-	if (part)
-		peer_write(p, v, part);
-	rig_settle(p->rig);
-}
-
-static void put_rest(struct peer *p, const char *key, size_t len, size_t part)
-{
-	_cleanup_free_ uint8_t *v = value_make(key, len);
-
-	peer_write(p, v + part, len - part);
-}
 
 /* --- credits -------------------------------------------------------------------------------- */
 
@@ -247,169 +225,6 @@ static void close__with_everything_under_way(void **state)
 	free(r);
 }
 
-/* --- stalls, silence, gaps ------------------------------------------------------------------ */
-
-static void stall__half_a_message_and_half_a_value(void **state)
-{
-	struct rig *r = rig_new();
-
-	r->config.stall_timeout_ms = 4000;
-	r->config.keepalive_ms = 60000;
-	rig_open(r);
-	struct peer *half = peer_login(r), *value = peer_login(r), *fine = peer_login(r);
-	uint32_t ns = peer_open_ns(fine);
-	struct draft d;
-
-	draft_get(&d, half, ns, 0, "k", 0, 1, 0);
-	peer_write(half, d.buffer, d.length - 1);
-	put_partly(value, ns, "k", 5000, 4999, 0);
-	rig_advance(r, 3800);
-	assert_false(half->down);
-	assert_false(value->down);
-	rig_advance(r, 400);
-	peer_expect_closed(half);
-	peer_expect_closed(value);
-	assert_int_equal(rig_stats(r).filling, 0);
-	assert_int_equal(peer_ping(fine), LARDER_OK);
-	peer_close(half);
-	peer_close(value);
-	peer_close(fine);
-	rig_check_released(r);
-	rig_stop(r);
-}
-
-/* A hundred that ask and do not read: each holds its credits and costs the others nothing. */
-static void stall__a_hundred_readers(void **state)
-{
-	struct rig *r = rig_new();
-	struct peer *p[100], *fine;
-	uint32_t ns;
-
-	r->config.stall_timeout_ms = 4000;
-	r->config.max_unauthenticated = 200;
-	rig_open(r);
-	fine = peer_login(r);
-	ns = peer_open_ns(fine);
-	assert_int_equal(peer_put_key(fine, ns, "k", 4 * MIB), LARDER_OK);
-	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
-		p[i] = peer_login(r);
-		for (uint32_t k = 0; k < p[i]->credits; k++)
-			peer_send_get(p[i], ns, LARDER_F_WHOLE, "k", 0, 0, 4 * MIB);
-	}
-	rig_settle(r);
-	assert_int_equal(rig_stats(r).references, 100 * p[0]->credits);
-	assert_int_equal(rig_stats(r).requests, 100 * p[0]->credits);
-	assert_int_equal(peer_get(fine, ns, "k", 4 * MIB), LARDER_OK);
-	peer_check_value(fine, "k", 4 * MIB);
-	rig_advance(r, 4400);
-	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
-		peer_expect_closed(p[i]);
-		peer_close(p[i]);
-	}
-	assert_int_equal(rig_stats(r).references, 0);
-	assert_int_equal(peer_ping(fine), LARDER_OK);
-	peer_close(fine);
-	rig_check_released(r);
-	rig_stop(r);
-}
-
-static void keepalive__silence_ends_a_session(void **state)
-{
-	struct rig *r = rig_new();
-
-	r->config.keepalive_ms = 3000;
-	rig_open(r);
-	struct peer *silent = peer_login(r), *alive = peer_login(r);
-
-	for (int i = 0; i < 4; i++) {
-		rig_advance(r, 900);
-		assert_int_equal(peer_ping(alive), LARDER_OK);
-	}
-	peer_expect_closed(silent);
-	assert_false(alive->down);
-	peer_close(silent);
-	peer_close(alive);
-	rig_check_released(r);
-	rig_stop(r);
-}
-
-/* Promise 12: half a minute in which nobody looked expires no session and no lease. */
-static void gap__is_held_against_nobody(void **state)
-{
-	static const char *const key[] = { "k" };
-	struct rig *r = rig_new();
-
-	r->config.keepalive_ms = 3000;
-	r->config.stall_timeout_ms = 3000;
-	r->config.handshake_timeout_ms = 3000;
-	r->config.reactors = 2;
-	rig_open(r);
-	struct peer *p = peer_login(r), *half = peer_login(r), *fresh = peer_connect(r);
-	uint32_t ns = peer_open_ns(p);
-
-	assert_int_equal(peer_put_key(p, ns, "k", 100), LARDER_OK);
-	assert_int_equal(peer_keys(p, LARDER_OP_LEASE, ns, 0, 1, 10000, key, 1), LARDER_OK);
-	put_partly(half, ns, "l", 5000, 100, 0);
-	r->now_ns += 30 * NSEC_PER_SEC;
-	rig_settle(r);
-	assert_false(p->down);
-	assert_false(half->down);
-	assert_false(fresh->down);
-	assert_int_equal(rig_stats(r).leases, 1);
-	assert_int_equal(peer_keys(p, LARDER_OP_DELETE, ns, 0, 0, 0, key, 1), LARDER_OK);
-	assert_int_equal(peer_key_status(p, 0).status, LARDER_BUSY);
-	put_rest(half, "l", 5000, 100);
-	assert_int_equal(peer_status(half), LARDER_OK);
-	/* both reactors saw the gap; leases moved once: 10 s of looking are enough to end it */
-	for (int i = 0; i < 11; i++) {
-		rig_advance(r, 1000);
-		assert_int_equal(peer_ping(p), LARDER_OK);
-	}
-	assert_int_equal(rig_stats(r).leases, 0);
-	peer_expect_closed(fresh);
-	peer_close(fresh);
-	peer_close(half);
-	peer_close(p);
-	rig_check_released(r);
-	rig_stop(r);
-}
-
-/* The deadline of a request is not moved by a gap. */
-static void gap__does_not_move_deadlines(void **state)
-{
-	struct rig *r = rig_start();
-	struct peer *a = peer_login(r), *b = peer_login(r);
-	uint32_t ns = peer_open_ns(a);
-	_cleanup_free_ uint8_t *v = value_make("k", 5000);
-
-	put_partly(a, ns, "k", 5000, 100, 0);
-	struct draft d;
-
-	draft_put(&d, b, &(struct put_options){ .ns = ns, .key = "k", .value = v, .length = 5000,
-						 .deadline_ms = 5000 });
-	peer_send_raw(b, d.buffer, d.length);
-	peer_write(b, v, 5000);
-	rig_settle(r);
-	r->now_ns += 6 * NSEC_PER_SEC;
-	assert_int_equal(peer_status(b), LARDER_DEADLINE);
-	assert_false(a->down);
-	peer_close(a);
-	peer_close(b);
-	rig_stop(r);
-}
-
-static void sleep__is_no_gap(void **state)
-{
-	struct rig *r = rig_start();
-
-	rig_settle(r);
-	assert_true(larder_node_timeout_ms(r->node, 0) > 0);
-	assert_true(larder_node_timeout_ms(r->node, 0) < 1000);
-	assert_true(larder_node_event_fd(r->node, 0) >= 0);
-	assert_true(larder_node_turns(r->node, 0) >= 20);
-	rig_stop(r);
-}
-
 /* --- cancel --------------------------------------------------------------------------------- */
 
 static void cancel_id(struct peer *p, uint64_t id)
@@ -509,6 +324,85 @@ static void drain__lets_what_has_begun_finish(void **state)
 	rig_stop(r);
 }
 
+/* --- the ledger ----------------------------------------------------------------------------- */
+
+struct ledger_map {
+	void *at;
+	size_t size;
+	const struct larder_ledger_header *h;
+};
+
+static struct ledger_map ledger_map(struct rig *r)
+{
+	struct ledger_map m;
+	int fd = larder_node_ledger_fd(r->node);
+
+	assert_true(fd >= 0);
+	m.size = (size_t)lseek(fd, 0, SEEK_END);
+	m.at = mmap(NULL, m.size, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(m.at, MAP_FAILED);
+	close(fd);
+	m.h = m.at;
+	return m;
+}
+
+static const void *ledger_section(const struct ledger_map *m, enum larder_ledger_section s)
+{
+	return (const char *)m->at + m->h->section[s].offset;
+}
+
+static void ledger__tells_what_happened(void **state)
+{
+	struct rig *r = rig_start();
+	struct ledger_map m = ledger_map(r);
+	const struct larder_usage *u = ledger_section(&m, LARDER_SECTION_USAGE);
+	const struct larder_gauges *g = ledger_section(&m, LARDER_SECTION_GAUGES);
+	const struct larder_latency *l = ledger_section(&m, LARDER_SECTION_LATENCY);
+	const struct larder_ledger_name *names = ledger_section(&m, LARDER_SECTION_NAMES);
+	const struct larder_node_section *v = ledger_section(&m, LARDER_SECTION_NODE);
+	struct peer *p = peer_login(r);
+	uint32_t ns = peer_open_ns(p);
+	_cleanup_free_ uint8_t *bytes = value_make("k", 300000);
+	uint64_t gets = 0;
+
+	assert_string_equal(names[0].tenant, "demo");
+	assert_int_equal(g[0].connections, 1);
+	assert_int_equal(peer_put_key(p, ns, "k", 300000), LARDER_OK);
+	assert_int_equal(peer_put(p, &(struct put_options){ .ns = ns, .key = "l", .value = bytes,
+					.length = 300000, .bad_check = true }), LARDER_CHECKSUM);
+	assert_int_equal(peer_get(p, ns, "k", 300000), LARDER_OK);
+	assert_int_equal(peer_get(p, ns, "k", 300000), LARDER_OK);
+	assert_int_equal(peer_get(p, ns, "nothing", 300000), LARDER_NOT_FOUND);
+	peer_send_get(p, ns, LARDER_F_WHOLE, "k", 0, 0, 300000);
+	rig_settle(r);
+	assert_int_equal(g[0].in_flight_fetch, 1);	/* its reader has not read */
+	assert_int_equal(peer_status(p), LARDER_OK);
+	rig_advance(r, 100);
+	assert_int_equal(g[0].in_flight_fetch, 0);
+	assert_int_equal(g[0].in_flight_write, 0);
+	assert_int_equal(u[0].ops[LARDER_OP_PUT], 2);
+	assert_int_equal(u[0].ops[LARDER_OP_GET], 4);
+	assert_int_equal(u[0].status[LARDER_CHECKSUM], 1);
+	assert_int_equal(u[0].status[LARDER_NOT_FOUND], 1);
+	assert_int_equal(u[0].checksum_errors, 1);
+	assert_int_equal(u[0].put_new, 1);
+	assert_int_equal(u[0].get_hits, 3);
+	assert_int_equal(u[0].get_hit_bytes, 3 * 300000);
+	assert_int_equal(u[0].bytes[LARDER_CAUSE_CLIENT_READ], 3 * 300000);
+	assert_int_equal(u[0].bytes[LARDER_CAUSE_CLIENT_WRITE], 2 * 300000);
+	for (uint32_t i = 0; i < LARDER_LATENCY_BUCKETS; i++)
+		gets += l[0].buckets[LARDER_LATENCY_GET][i];
+	assert_int_equal(gets, 4);
+	assert_true(v->turns > 0 && v->heartbeat_ns > 0);
+	assert_int_equal(v->pages, 4096);
+	assert_int_equal(v->pages_free, rig_stats(r).pages_free);
+	assert_int_equal(v->objects, 1);
+	peer_close(p);
+	assert_int_equal(g[0].connections, 0);
+	munmap(m.at, m.size);
+	rig_stop(r);
+}
+
 /* --- turns ---------------------------------------------------------------------------------- */
 
 /* Reads whatever is there and counts it; the node decides how much there is. */
@@ -582,15 +476,10 @@ int main(void)
 		cmocka_unit_test(disconnect__at_every_byte_of_a_put),
 		cmocka_unit_test(disconnect__while_reading),
 		cmocka_unit_test(close__with_everything_under_way),
-		cmocka_unit_test(stall__half_a_message_and_half_a_value),
-		cmocka_unit_test(stall__a_hundred_readers),
-		cmocka_unit_test(keepalive__silence_ends_a_session),
-		cmocka_unit_test(gap__is_held_against_nobody),
-		cmocka_unit_test(gap__does_not_move_deadlines),
-		cmocka_unit_test(sleep__is_no_gap),
 		cmocka_unit_test(cancel__parked),
 		cmocka_unit_test(cancel__queued_reply),
 		cmocka_unit_test(drain__lets_what_has_begun_finish),
+		cmocka_unit_test(ledger__tells_what_happened),
 		cmocka_unit_test(turns__are_shared_by_tenants),
 	};
 

@@ -92,7 +92,8 @@ static void datagram__that_makes_no_sense(void **state)
 		{ { .type = 99, .version = SHM_VERSION }, 16, "unknown type" },
 		{ { .type = SHM_FRAME_DATA, .version = 0 }, 16, "version" },
 		{ { .type = SHM_FRAME_DATA, .version = 9 }, 16, "version" },
-		{ { .type = SHM_FRAME_DATA, .version = SHM_VERSION, .reserved = 1 }, 16, "version" },
+		{ { .type = SHM_FRAME_DATA, .version = SHM_VERSION, .reserved = 1 }, 16,
+		  "version" },
 		{ { .type = SHM_FRAME_DATA, .version = SHM_VERSION, .token = 1 }, 16, "may not" },
 		{ { .type = SHM_FRAME_DATA, .version = SHM_VERSION, .gates = 1 }, 16, "may not" },
 		{ { .type = SHM_FRAME_GATES, .version = SHM_VERSION, .gates = 4 }, 16,
@@ -181,7 +182,8 @@ static void descriptors__that_nobody_asked_for(void **state)
 			attack_end(a, "shorter");
 			continue;
 		}
-		assert_int_equal(raw_send(a->sock, i % 2 ? &region : &data, sizeof(data), fds, n), 0);
+		assert_int_equal(raw_send(a->sock, i % 2 ? &region : &data, sizeof(data), fds, n),
+				 0);
 		attack_check_neighbour(a);
 		attack_end(a, n > SHM_FDS ? "too many" : i % 2 ? "one descriptor" : "may not");
 	}
@@ -286,7 +288,11 @@ static int attack_region(struct attack *a, uint64_t token, int fd)
 
 static void region__described_with_lies(void **state)
 {
-	static const struct { struct shm_region_name name; uint64_t size; const char *word; } cases[] = {
+	static const struct {
+		struct shm_region_name name;
+		uint64_t size;
+		const char *word;
+	} cases[] = {
 		{ { 1, 0, 8192 }, 4096, "two sizes" },
 		{ { 1, 0, 0 }, 0, "two sizes" },
 		{ { 1, 0, 8193 }, 8193, "too small" },
