@@ -224,8 +224,8 @@ static int config_load_file(struct config *c, const char *path, bool required)
 	if (reader.error)
 		return reader.error;
 	if (r)
-		return config_fail(c, -EINVAL, "%s:%d: not a [section], a key = value, or a comment",
-				   path, r);
+		return config_fail(c, -EINVAL,
+				   "%s:%d: not a [section], a key = value, or a comment", path, r);
 	return 0;
 }
 
@@ -273,12 +273,14 @@ int config_set(struct config *c, const char *assignment, const char *origin)
 	int id;
 
 	if (!eq || (size_t)(eq - assignment) >= sizeof(name))
-		return config_fail(c, -EINVAL, "%s %s: wanted section.key=value", origin, assignment);
+		return config_fail(c, -EINVAL, "%s %s: wanted section.key=value", origin,
+				   assignment);
 	memcpy(name, assignment, (size_t)(eq - assignment));
 	name[eq - assignment] = 0;
 	dot = strchr(name, '.');
 	if (!dot)
-		return config_fail(c, -EINVAL, "%s %s: wanted section.key=value", origin, assignment);
+		return config_fail(c, -EINVAL, "%s %s: wanted section.key=value", origin,
+				   assignment);
 	*dot = 0;
 	id = config_find(name, dot + 1);
 	if (id < 0)
@@ -322,10 +324,10 @@ int config_validate(struct config *c)
 		return config_fail(c, -EINVAL, "%s: engine.policy: \"%s\" is neither lru nor fifo",
 				   c->value[CONFIG_engine_policy].origin, policy);
 	if (config_log_level(config_string(c, CONFIG_log_level)) < 0)
-		return config_fail(c, -EINVAL,
-				   "%s: log.level: \"%s\" is none of err, warning, notice, info, debug",
-				   c->value[CONFIG_log_level].origin,
-				   config_string(c, CONFIG_log_level));
+		return config_fail(
+			c, -EINVAL,
+			"%s: log.level: \"%s\" is none of err, warning, notice, info, debug",
+			c->value[CONFIG_log_level].origin, config_string(c, CONFIG_log_level));
 	if (size < page)
 		return config_fail(c, -EINVAL, "%s: memory.size: %s is less than one page of %s",
 				   c->value[CONFIG_memory_size].origin,

@@ -159,7 +159,8 @@ static json_t *control_admin(struct control_conn *c, const char *cmd)
 		return control_done(calls->drain(calls->user, false));
 	error[0] = 0;
 	r = calls->reload(calls->user, error, sizeof(error));
-	return r ? control_refusal("BAD_REQUEST", error[0] ? error : strerror(-r)) : control_done(0);
+	return r ? control_refusal("BAD_REQUEST", error[0] ? error : strerror(-r))
+		 : control_done(0);
 }
 
 static json_t *control_answer(struct control_conn *c, const char *cmd)
@@ -274,7 +275,8 @@ static int control_accept(sd_event_source *s, int fd, uint32_t events, void *use
 	int in = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (in < 0)
-		return 0;	/* gone already, or out of descriptors: the next event tries again */
+		/* gone already, or out of descriptors: the next event tries again */
+		return 0;
 	for (unsigned i = 0; i < CONTROL_CONNS && !conn; i++)
 		if (c->conn[i].fd < 0)
 			conn = &c->conn[i];
@@ -385,7 +387,8 @@ struct control *control_close(struct control *c)
 	if (c->fd >= 0)
 		(void)close(c->fd);
 	if (c->inode && stat(c->address.sun_path, &st) == 0 && st.st_ino == c->inode)
-		(void)unlink(c->address.sun_path);	/* a leftover is cleared at the next start */
+		/* a leftover is cleared at the next start */
+		(void)unlink(c->address.sun_path);
 	c->event = sd_event_unref(c->event);
 	free(c);
 	return NULL;

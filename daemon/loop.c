@@ -46,7 +46,8 @@ static int loop_stop(sd_event_source *s, const struct signalfd_siginfo *si, void
 									       : LARDERD_EXIT_CUT);
 	d->stopping = true;
 	(void)sd_notifyf(0, "STOPPING=1\nSTATUS=Draining\nEXTEND_TIMEOUT_USEC=%llu",
-			 (unsigned long long)config_number(&d->config, CONFIG_drain_timeout) * 1000 +
+			 (unsigned long long)config_number(&d->config, CONFIG_drain_timeout) *
+					 1000 +
 				 5000000);
 	say(&d->log, LARDER_LOG_INFO, "draining, then stopping");
 	larder_node_drain(d->node, true);
@@ -86,7 +87,8 @@ static int loop_watchdog(sd_event_source *s, uint64_t usec, void *user)
 	if (reactors_turned(d->reactors))
 		(void)sd_notify(0, "WATCHDOG=1");
 	else
-		say(&d->log, LARDER_LOG_WARNING, "a reactor does not turn: the watchdog is not fed");
+		say(&d->log, LARDER_LOG_WARNING,
+		    "a reactor does not turn: the watchdog is not fed");
 	(void)sd_event_source_set_time_relative(s, period / 3);
 	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 }
@@ -99,11 +101,13 @@ int daemon_reload(struct daemon *d, char *error, size_t size)
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
 	(void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
-			 (unsigned long long)ts.tv_sec * 1000000 + (unsigned long long)ts.tv_nsec / 1000);
+			 (unsigned long long)ts.tv_sec * 1000000 +
+				 (unsigned long long)ts.tv_nsec / 1000);
 	r = daemon_read_config(d->arguments, &new);
 	if (r) {
 		(void)snprintf(error, size, "%s", new.error);
-		say(&d->log, LARDER_LOG_ERR, "reload refused, the old settings stay: %s", new.error);
+		say(&d->log, LARDER_LOG_ERR, "reload refused, the old settings stay: %s",
+		    new.error);
 		goto out;
 	}
 	r = tenants_load(d->node, config_string(&new, CONFIG_tenants_dir), &d->log);

@@ -69,7 +69,8 @@ static void *reactor_main(void *user)
 		int r = larder_node_step(all->node, t->index);
 
 		if (r < 0) {
-			say(all->log, LARDER_LOG_ERR, "reactor %u ended: %s", t->index, strerror(-r));
+			say(all->log, LARDER_LOG_ERR, "reactor %u ended: %s", t->index,
+			    strerror(-r));
 			if (write(all->failed_fd, &one, sizeof(one)) < 0)
 				abort();	/* nobody would notice otherwise; objects survive */
 			break;

@@ -137,7 +137,8 @@ static int tenant_load_one(struct larder_node *node, const char *dir, const char
 		r = -EINVAL;
 	} else if (node) {
 		r = larder_node_tenant_add(node, name, t->secret[0], t->secret_len[0],
-					   t->secret_len[1] ? t->secret[1] : NULL, t->secret_len[1]);
+					   t->secret_len[1] ? t->secret[1] : NULL,
+					   t->secret_len[1]);
 		if (r)
 			say(log, LARDER_LOG_ERR, "%s: tenant %s can not be added: %s", path, name,
 			    strerror(-r));

@@ -3,11 +3,11 @@
  * What the machine can do without us, measured the way our figures are measured.
  *
  *	ceiling memcpy SIZE SET DEST SECONDS
- *		one thread copies values of SIZE with the C library's memcpy from a shared mapping of SET
- *		bytes (tmpfs, as the arena) into one of DEST bytes (memfd, as a client's region)
+ *		one thread copies values of SIZE with the C library's memcpy from a shared mapping
+ *		of SET bytes (tmpfs, as the arena) into one of DEST bytes (memfd, as a region)
  *	ceiling socket SIZE SET DEST SECONDS DEPTH
- *		a process answers each 88-byte request on a loopback TCP connection with SIZE bytes from
- *		SET; another keeps DEPTH requests under way and receives into DEST
+ *		a process answers each 88-byte request on a loopback TCP connection with SIZE
+ *		bytes from SET; another keeps DEPTH requests under way and receives into DEST
  *	ceiling socket-put SIZE SET DEST SECONDS DEPTH
  *		the other way: values are sent, each acknowledged with 48 bytes
  *
@@ -167,7 +167,8 @@ static void measure_socket(size_t size, size_t set, size_t dest, double seconds,
 			if (i >= depth && !recv_all(fd, small, ACKNOWLEDGEMENT))
 				die("receive");
 		} else {
-			if (!recv_all(fd, to + (i % n) * size, size) || !send_all(fd, small, REQUEST))
+			if (!recv_all(fd, to + (i % n) * size, size) ||
+			    !send_all(fd, small, REQUEST))
 				die("receive");
 		}
 		if (start > 0) {
@@ -201,7 +202,8 @@ int main(int argc, char **argv)
 	if (strcmp(argv[1], "memcpy") == 0)
 		measure_memcpy(size, set, dest, atof(argv[5]));
 	else
-		measure_socket(size, set, dest, atof(argv[5]), argc > 6 ? (unsigned)atoi(argv[6]) : 2,
+		measure_socket(size, set, dest, atof(argv[5]),
+			       argc > 6 ? (unsigned)atoi(argv[6]) : 2,
 			       strcmp(argv[1], "socket-put") == 0);
 	return 0;
 }

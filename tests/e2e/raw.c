@@ -88,7 +88,8 @@ bool raw_closed(struct raw *r, unsigned ms)
 
 		if (now >= deadline)
 			return false;
-		if (poll(&f, 1, (int)(deadline - now)) > 0 && recv(r->fd, sink, sizeof(sink), 0) <= 0)
+		if (poll(&f, 1, (int)(deadline - now)) > 0 &&
+		    recv(r->fd, sink, sizeof(sink), 0) <= 0)
 			return true;
 	}
 }
@@ -158,9 +159,12 @@ uint32_t raw_namespace(struct raw *r, const char *name)
 int raw_put_message(uint8_t *buffer, uint64_t request_id, uint32_t ns, const char *key,
 		    const void *value, size_t len)
 {
-	struct wire_put p = { .c.ns = ns, .c.deadline_ms = 60000, .length = len,
+	struct wire_put p = { .c.ns = ns,
+			      .c.deadline_ms = 60000,
+			      .length = len,
 			      .digest = key_digest(0, key, strlen(key)),
-			      .n_checks = larder_check_count(len), .key_len = (uint16_t)strlen(key) };
+			      .n_checks = larder_check_count(len),
+			      .key_len = (uint16_t)strlen(key) };
 	uint32_t *checks = calloc(p.n_checks, sizeof(*checks));
 	struct check_stream s;
 	struct wire_writer w;

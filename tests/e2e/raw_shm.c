@@ -85,8 +85,8 @@ static void raw_shm_handshake(struct raw_shm *r, const struct node *n)
 	memcpy(challenge + sizeof(r->header), r->body, r->header.body_len);
 	parts[0] = (struct iovec){ hello, (size_t)len };
 	parts[1] = (struct iovec){ challenge, sizeof(r->header) + r->header.body_len };
-	assert_int_equal(mac_compute(n->secret, strlen(n->secret), MAC_LABEL_CLIENT, parts, 2, a.mac),
-			 0);
+	assert_int_equal(
+		mac_compute(n->secret, strlen(n->secret), MAC_LABEL_CLIENT, parts, 2, a.mac), 0);
 	wire_begin(&w, r->message, sizeof(r->message));
 	wire_append(&w, &a, sizeof(a));
 	assert_true(raw_shm_call(r, wire_finish(&w, LARDER_OP_AUTH, 0, 0, 2, 0), 5000));

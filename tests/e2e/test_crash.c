@@ -84,7 +84,8 @@ static void kill_clients_in_mid_transfer__counts_return(void **state)
 		assert_int_equal(node_stat_wait(&node, "connections", "regions", 0), 0);
 		assert_int_equal(node_stat_wait(&node, "objects", "references", 0), 0);
 		assert_int_equal(node_stat_wait(&node, "objects", "filling", 0), 0);
-		assert_int_equal(larder_get(c, ns, "shared", 6, back, VALUE, &got, 5000), LARDER_OK);
+		assert_int_equal(larder_get(c, ns, "shared", 6, back, VALUE, &got, 5000),
+				 LARDER_OK);
 		assert_memory_equal(value, back, VALUE);
 	}
 	/* what the children had put and not deleted is an object like any other */

@@ -49,8 +49,8 @@ check "put" "$ctl" put kept "$WORK/value"
 code 11 "second daemon on the same memory" "$d" -c "$conf" --set listen.shm="$WORK/other.sock" \
 	--set control.socket=
 says "names the holder" "$NODE_PID"
-code 14 "port taken" "$d" -c "$conf" --set memory.dir="$MEMORY-2" --set listen.tcp="127.0.0.1:$PORT" \
-	--set listen.shm="$WORK/other.sock" --set control.socket=
+code 14 "port taken" "$d" -c "$conf" --set memory.dir="$MEMORY-2" --set control.socket= \
+	--set listen.tcp="127.0.0.1:$PORT" --set listen.shm="$WORK/other.sock"
 says "names the address" "127.0.0.1:$PORT"
 code 14 "socket taken" "$d" -c "$conf" --set memory.dir="$MEMORY-2" --set control.socket=
 rm -rf "$MEMORY-2"

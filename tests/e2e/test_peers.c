@@ -48,8 +48,9 @@ static void a_hundred_stalled_readers__bounded_and_dropped(void **state)
 	pattern_fill(value, VALUE, 1);
 	assert_int_equal(larder_put(c, ns, "big", 3, value, VALUE, 10000), LARDER_OK);
 	for (unsigned i = 0; i < 8; i++)
-		assert_int_equal(larder_put(c, ns, &(char){ (char)('a' + i) }, 1, value, 1000, 10000),
-				 LARDER_OK);
+		assert_int_equal(
+			larder_put(c, ns, &(char){ (char)('a' + i) }, 1, value, 1000, 10000),
+			LARDER_OK);
 	objects = node_stat(&node, "objects", "objects");
 	for (unsigned i = 0; i < STALLED; i++) {
 		raw_connect(&readers[i], &node);

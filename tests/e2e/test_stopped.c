@@ -136,7 +136,8 @@ static void stopped_once(enum node_transport t, uint8_t op, unsigned round, bool
 		assert_true(r == LARDER_DISCONNECTED || r == LARDER_DEADLINE);
 	}
 	if (now_ms() - start >= 2500)
-		print_error("1,000 calls to a stopped node took %u ms\n", (unsigned)(now_ms() - start));
+		print_error("1,000 calls to a stopped node took %u ms\n",
+			    (unsigned)(now_ms() - start));
 	assert_true(now_ms() - start < 2500);
 	node_signal(&node, SIGCONT);
 	start = now_ms();
@@ -232,7 +233,8 @@ static int setup(void **state)
 
 		snprintf(key, sizeof(key), "get-%u", i);
 		pattern_fill(value, VALUE, i + 1);
-		assert_int_equal(larder_put(c, ns, key, strlen(key), value, VALUE, 10000), LARDER_OK);
+		assert_int_equal(larder_put(c, ns, key, strlen(key), value, VALUE, 10000),
+				 LARDER_OK);
 	}
 	free(value);
 	larder_close(c);

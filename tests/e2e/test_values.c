@@ -133,9 +133,15 @@ static void keys_of_any_length_and_byte(void **state)
 static void ranges__give_exactly_their_bytes(void **state)
 {
 	const size_t len = 3 * LARDER_CHECK_BLOCK + 1234;
-	static const uint64_t edges[] = { 0, 1, 4095, 65536, LARDER_CHECK_BLOCK - 1,
-					  LARDER_CHECK_BLOCK, LARDER_CHECK_BLOCK + 1,
-					  2 * LARDER_CHECK_BLOCK + 5, 3 * LARDER_CHECK_BLOCK + 1233 };
+	static const uint64_t edges[] = { 0,
+					  1,
+					  4095,
+					  65536,
+					  LARDER_CHECK_BLOCK - 1,
+					  LARDER_CHECK_BLOCK,
+					  LARDER_CHECK_BLOCK + 1,
+					  2 * LARDER_CHECK_BLOCK + 5,
+					  3 * LARDER_CHECK_BLOCK + 1233 };
 	uint8_t *value = malloc(len), *back = malloc(len + 2);
 
 	assert_non_null(value);

@@ -46,7 +46,8 @@ struct larder_client;
 struct larder_region;
 
 struct larder_client_options {
-	uint32_t size;			/* sizeof(struct larder_client_options): set by the INIT macro */
+	/* sizeof(struct larder_client_options): set by the INIT macro */
+	uint32_t size;
 	uint32_t flags;			/* LARDER_OPEN_* */
 	const char *url;		/* "larder://host[:port]" (picks), "tcp://host:16180",
 					 * "shm:///run/larder/larder.sock" */
@@ -157,7 +158,8 @@ int larder_ping(struct larder_client *c, uint32_t deadline_ms);
 /* One page of keys. *@cursor: 0 to begin; 0 afterwards = that was all. */
 int larder_list(struct larder_client *c, uint32_t ns, const void *prefix, size_t prefix_len,
 		uint64_t *cursor, uint32_t max,
-		bool (*fn)(void *user, const void *key, size_t key_len, const struct larder_stat *st),
+		bool (*fn)(void *user, const void *key, size_t key_len,
+			   const struct larder_stat *st),
 		void *user, uint32_t deadline_ms);
 
 /* --- batches, asynchronous ------------------------------------------------------------------- */
@@ -178,7 +180,8 @@ struct larder_item {
 };
 
 struct larder_batch {
-	uint8_t opcode;			/* LARDER_OP_PUT, GET, EXISTS, LEASE, RELEASE, STAT, DELETE */
+	/* LARDER_OP_PUT, GET, EXISTS, LEASE, RELEASE, STAT, DELETE */
+	uint8_t opcode;
 	uint32_t ns;
 	uint32_t flags;			/* enum larder_op_flags; NO_CHECKS on GET = checks off */
 	uint32_t deadline_ms;

@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define LARDER_KEY_MAX 1024u		/* bytes in a key */
-#define LARDER_KEY_HASH_SIZE 16u	/* bytes of XXH3-128(key), big endian as its canonical form */
+#define LARDER_KEY_HASH_SIZE 16u /* bytes of XXH3-128(key), big endian as its canonical form */
 #define LARDER_KEY_NAME_MAX 255u	/* longest spelling that a directory entry takes */
 #define LARDER_KEY_TEXT_SIZE (3u * LARDER_KEY_MAX + 1u) /* room for any spelling, NUL included */
 

@@ -34,8 +34,14 @@ extern "C" {
 
 /* Why payload moved: each byte is counted once. */
 enum larder_cause {
-	LARDER_CAUSE_CLIENT_READ, LARDER_CAUSE_CLIENT_WRITE, LARDER_CAUSE_VIEW, LARDER_CAUSE_REBUILD,
-	LARDER_CAUSE_REPLICA, LARDER_CAUSE_PREFETCH, LARDER_CAUSE_COLD, LARDER_CAUSE_RESERVED,
+	LARDER_CAUSE_CLIENT_READ,
+	LARDER_CAUSE_CLIENT_WRITE,
+	LARDER_CAUSE_VIEW,
+	LARDER_CAUSE_REBUILD,
+	LARDER_CAUSE_REPLICA,
+	LARDER_CAUSE_PREFETCH,
+	LARDER_CAUSE_COLD,
+	LARDER_CAUSE_RESERVED,
 	LARDER_CAUSES
 };
 
@@ -85,7 +91,8 @@ struct larder_gauges {
 static_assert(sizeof(struct larder_gauges) == 32 * 8, "layout");
 
 struct larder_latency {
-	uint64_t buckets[LARDER_LATENCY_OPS][LARDER_LATENCY_BUCKETS]; /* ns, node-side service time */
+	/* ns, node-side service time */
+	uint64_t buckets[LARDER_LATENCY_OPS][LARDER_LATENCY_BUCKETS];
 	uint64_t sum_ns[LARDER_LATENCY_OPS];
 };
 
@@ -126,7 +133,8 @@ enum larder_ledger_section {
 	LARDER_SECTION_USAGE,		/* struct larder_usage [writers][LARDER_LEDGER_TENANTS] */
 	LARDER_SECTION_GAUGES,		/* struct larder_gauges [LARDER_LEDGER_TENANTS] */
 	LARDER_SECTION_LATENCY,		/* struct larder_latency [writers] */
-	LARDER_SECTION_LIMITS,		/* uint64_t [LARDER_LEDGER_TENANTS * LARDER_LEDGER_LIMITS] */
+	/* uint64_t [LARDER_LEDGER_TENANTS * LARDER_LEDGER_LIMITS] */
+	LARDER_SECTION_LIMITS,
 	LARDER_SECTION_EFFECTIVE,	/* the same */
 	LARDER_SECTION_NAMES,		/* struct larder_ledger_name [LARDER_LEDGER_TENANTS] */
 	LARDER_SECTION_NODE,		/* struct larder_node_section [1] */

@@ -24,7 +24,8 @@ extern "C" {
 struct larder_memory;
 
 struct larder_memory_config {
-	const char *dir;	/* NULL: anonymous memory that dies with the process (tests, replay) */
+	/* NULL: anonymous memory that dies with the process (tests, replay) */
+	const char *dir;
 	bool create_dir;	/* make @dir (0700) when it is absent; its parent must exist */
 	bool any_filesystem;	/* allow a dir that is not tmpfs or hugetlbfs (tests) */
 	uint64_t size_bytes;	/* of the arena; rounded up to pages. Or: */

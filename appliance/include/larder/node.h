@@ -43,7 +43,8 @@ struct larder_node_config {
 	uint32_t max_unauthenticated;		/* of these, before AUTH */
 	uint32_t handshake_timeout_ms;
 	uint32_t keepalive_ms;			/* silence that ends a session */
-	uint32_t stall_timeout_ms;		/* a transfer without progress ends its connection */
+	/* a transfer without progress ends its connection */
+	uint32_t stall_timeout_ms;
 	uint32_t credits;			/* requests in flight per connection */
 	uint64_t max_region_bytes;		/* per connection */
 	uint32_t max_regions;			/* per connection */

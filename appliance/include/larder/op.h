@@ -59,16 +59,20 @@ enum larder_opcode {
 enum larder_op_flags {
 	LARDER_F_NOWAIT = 1u << 0,	/* PUT: BUSY at once where another writer is at work */
 	LARDER_F_WAIT = 1u << 1,	/* GET, EXISTS: wait for a FILLING key */
-	LARDER_F_VERIFY = 1u << 2,	/* GET: node verifies pages first, quarantines what is bad */
-	LARDER_F_BY_HASH = 1u << 3,	/* STAT, GET, DELETE: the key is the 16-byte XXH3-128(key) */
+	/* GET: node verifies pages first, quarantines what is bad */
+	LARDER_F_VERIFY = 1u << 2,
+	/* STAT, GET, DELETE: the key is the 16-byte XXH3-128(key) */
+	LARDER_F_BY_HASH = 1u << 3,
 	LARDER_F_FORCE = 1u << 4,	/* DELETE, NS_FLUSH: over leases and pins */
 	LARDER_F_WHOLE = 1u << 5,	/* GET: the whole object or TOO_SMALL */
-	LARDER_F_LEASE = 1u << 6,	/* EXISTS: lease what is found, lease_id and lease_ms given */
+	/* EXISTS: lease what is found, lease_id and lease_ms given */
+	LARDER_F_LEASE = 1u << 6,
 	LARDER_F_FILL = 1u << 7,	/* EXISTS, GET: a fill lease on the batch's first miss */
 	LARDER_F_HARD = 1u << 8,	/* PIN: hard */
 	LARDER_F_NO_CHECKS = 1u << 9,	/* GET: reader does not want checks */
 	LARDER_F_NO_TOUCH = 1u << 10,	/* set by the node for viewers: policy is not told */
-	LARDER_F_CHECKED_BY_NODE = 1u << 11, /* PUT: checks were computed by a codec, not the client */
+	/* PUT: checks were computed by a codec, not the client */
+	LARDER_F_CHECKED_BY_NODE = 1u << 11,
 };
 
 /* What EXISTS says of a key. */
@@ -85,7 +89,8 @@ struct larder_stat {
 	uint64_t commit_time_ms;
 	uint64_t digest;	/* XXH3-64(key, seed = digest of the descriptor) */
 	uint64_t inode;		/* record slot and generation: never names two objects */
-	uint32_t crc32c;	/* of the whole value, from its check blocks when there is one; else of them */
+	/* of the whole value, from its check blocks when there is one; else of them */
+	uint32_t crc32c;
 	uint32_t hits;
 	uint32_t age_ms;	/* since commit; saturates */
 	uint32_t lease_ms;	/* left of the longest lease, 0 = none */
@@ -137,7 +142,8 @@ struct larder_op {
 	uint32_t leading_run;		/* EXISTS: keys found before the first absent one */
 	uint64_t count;			/* NS_FLUSH: objects; DELETE: deleted */
 	uint64_t bytes;			/* NS_FLUSH: bytes */
-	uint64_t kept;			/* NS_FLUSH: objects left because they are leased or pinned */
+	/* NS_FLUSH: objects left because they are leased or pinned */
+	uint64_t kept;
 	struct engine_object *object;	/* GET: referenced; PUT: being filled. See engine.h */
 	bool present;			/* PUT_BEGIN: key is there, parts are to be discarded */
 

@@ -35,7 +35,8 @@ extern "C" {
 	X(LAYOUT_MISMATCH, 15, EPROTO, 3, "the namespace holds another layout")                    \
 	X(DEADLINE, 16, ETIMEDOUT, 5, "the deadline passed")                                       \
 	X(CANCELLED, 17, ECANCELED, 5, "cancelled")                                                \
-	X(BUFFER_LOST, 18, EOWNERDEAD, 5, "the node froze inside the buffer; its memory was renewed") \
+	X(BUFFER_LOST, 18, EOWNERDEAD, 5,                                                          \
+	  "the node froze inside the buffer; its memory was renewed")                              \
 	X(DRAINING, 19, ESHUTDOWN, 3, "the node is draining and takes nothing new")                \
 	X(DISCONNECTED, 20, ENOTCONN, 4, "the node can not be reached")                            \
 	X(IO, 21, EIO, 5, "input or output failed")                                                \
