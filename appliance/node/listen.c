@@ -115,7 +115,7 @@ LARDER_PUBLIC int larder_node_listen(struct larder_node *n, const char *url)
 			r == -EPROTONOSUPPORT ? "no such transport" : strerror(-r));
 		return r;
 	}
-	log_info(&n->log, "listening on %s", url);
+	log_debug(&n->log, "listening on %s", url);
 	return 0;
 }
 

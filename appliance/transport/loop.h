@@ -15,7 +15,7 @@ struct loop_knobs {
 	uint32_t max_move;	/* bytes per poll, connection and direction; 0 = the turn's limit */
 	uint64_t split_seed;	/* not 0: a random number of bytes from 1 to max_move instead */
 	uint32_t delay_polls;	/* what arrives is seen this many of the receiver's polls later */
-	uint64_t break_after;	/* the connection breaks when this end has sent so many; 0 = never */
+	uint64_t break_after;	/* the connection breaks when this end has sent so many; 0: no */
 };
 
 /* @t: a loop transport. 0; -EINVAL: delay_polls over LOOP_DELAY_MAX, or not a loop transport. */

@@ -140,7 +140,7 @@ static int shm_gather(struct shm_transport *t)
 
 static void shm_turns(struct shm_transport *t, struct shm_batch *b)
 {
-	const struct list *last = t->ready.prev;	/* who comes later waits for the next poll */
+	const struct list *last = t->ready.prev;	/* who comes later waits a poll */
 	struct list *l;
 
 	while (b->n < b->max && t->poll_left && (l = list_pop_head(&t->ready))) {

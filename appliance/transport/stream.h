@@ -63,7 +63,7 @@ enum stream_phase {
 	STREAM_DRAIN,		/* disconnect asked to send first: nothing is read any more */
 	STREAM_DOWN,		/* ended: DOWN is owed */
 	STREAM_RETURN,		/* DOWN is told: descriptors and buffers go back */
-	STREAM_LINGER,		/* all told but GONE: the transport has something left to wait for */
+	STREAM_LINGER,		/* all told but GONE: the transport waits for something */
 	STREAM_GONE,		/* told; the memory lives until the next poll */
 };
 
@@ -128,7 +128,7 @@ void stream_tx_report(struct stream *s, struct stream_batch *b);
 uint32_t stream_rx_gather(const struct stream_rx *q, struct iovec *iov, uint32_t max,
 			  size_t budget, size_t *bytes);
 /* @n bytes have arrived in what was gathered (or were thrown away for the first buffer). Events of
- * buffers that are full now need room: at most one per buffer gathered. Bytes beyond the buffers. */
+ * buffers that are full now need room: at most one per buffer gathered. Bytes beyond them. */
 size_t stream_rx_advance(struct stream *s, struct stream_batch *b, size_t n);
 /* Copies into posted buffers while there are some and room for their events. Bytes taken. */
 size_t stream_rx_copy(struct stream *s, struct stream_batch *b, const char *from, size_t len);

@@ -68,7 +68,7 @@ static void tcp_conn_close_fd(struct tcp_conn *c)
 	if (c->fd < 0)
 		return;
 	tcp_unwatch(tcp_of_conn(c), c->fd);
-	/* A forked child may hold the socket as well; the peer must learn of the end all the same. */
+	/* A forked child may hold the socket too; the peer must learn of the end all the same. */
 	(void)shutdown(c->fd, SHUT_RDWR);	/* ENOTCONN: it knows */
 	(void)close(TAKE_FD(c->fd));		/* the bytes' fate was decided before */
 }
@@ -374,7 +374,7 @@ static void tcp_conn_look(struct tcp_conn *c)
 	    c->ahead_start != c->ahead_end)
 		return;
 	got = recv(c->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
-	(void)tcp_conn_got(c, got, sizeof(byte));	/* what it got is in can_read, eof, broken */
+	(void)tcp_conn_got(c, got, sizeof(byte));	/* told by can_read, eof, broken */
 }
 
 static void tcp_conn_serve_tx(struct tcp_conn *c, struct stream_batch *b)

@@ -177,7 +177,7 @@ struct transport_ops {
 	/* control, added later */
 	/* The address that listen took, as connect wants it ("127.0.0.1:34567" after port 0). */
 	int (*bound)(struct transport *t, char *text, size_t size);
-	/* The listening socket, still owned by @t: a dup of it goes to listen_fd of the next reactor. */
+	/* The listening socket, still @t's: a dup of it goes to listen_fd of the next reactor. */
 	int (*listener_fd)(struct transport *t);
 };
 

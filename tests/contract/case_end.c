@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ends: each descriptor and each buffer comes back once, in the order that the contract says (a, f),
- * whoever ends the connection and however: in order, at once, by dying.
+ * Ends: each descriptor and each buffer comes back once, in the contract's order (a, f), whoever
+ * ends the connection and however: in order, at once, by dying.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -143,7 +143,7 @@ static void tcp_drain__a_stalled_peer_is_cut_by_the_clock(void **state)
 	peer_close(&p);
 }
 
-/* All is in our kernel, not yet in the peer's: the socket stays until it is, or the time is over. */
+/* All is in our kernel, not yet in the peer's: the socket stays until it is, or time is up. */
 static void tcp_drain__lingers_until_delivered(void **state)
 {
 	static uint8_t data[60000], sink[1u << 16];
@@ -198,7 +198,7 @@ static void tcp_fork__a_child_that_holds_the_socket(void **state)
 		assert_int_equal(transport_disconnect(p.conn, drain), 0);
 		peer_until(&p, TRANSPORT_CONN_GONE, 1);
 		assert_int_equal(recv(p.raw, &byte, 1, 0), drain ? 0 : -1);
-		(void)send(p.raw, "x", 1, MSG_NOSIGNAL);	/* refused or not: no event may follow */
+		(void)send(p.raw, "x", 1, MSG_NOSIGNAL);	/* taken or not: no event */
 		for (unsigned i = 0; i < 10; i++)
 			assert_int_equal(peer_step(&p), 0);
 		(void)close(hold[1]);
