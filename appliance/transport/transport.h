@@ -60,8 +60,10 @@ struct transport_limits {
 };
 
 enum transport_event_type {
-	TRANSPORT_CONN_UP = 1,	/* accepted or connected; conn_user still NULL on the listener's side */
-	TRANSPORT_CONN_DOWN,	/* status: why (-errno; 0 = orderly); a connect that failed has no UP */
+	/* accepted or connected; conn_user still NULL on the listener's side */
+	TRANSPORT_CONN_UP = 1,
+	/* status: why (-errno; 0 = orderly); a connect that failed has no UP */
+	TRANSPORT_CONN_DOWN,
 	TRANSPORT_CONN_GONE,	/* last event: the conn pointer is dead after this */
 	TRANSPORT_RX,		/* cookie, data, length */
 	TRANSPORT_TX_DONE,
@@ -109,7 +111,8 @@ struct transport_tx {
 	const struct iovec *iov;
 	uint64_t cookie;
 	struct transport_region *region; /* READ, WRITE: an imported region */
-	uint64_t offset;	/* in that region; range-checked by the transport: -ERANGE as status */
+	/* in that region; range-checked by the transport: -ERANGE as status */
+	uint64_t offset;
 };
 
 struct transport_config {
@@ -118,7 +121,8 @@ struct transport_config {
 	uint32_t max_conns;		/* accepted ones; more are refused at once */
 	uint64_t max_region_bytes;	/* per connection */
 	uint32_t max_regions;		/* per connection */
-	uint32_t gates;			/* gate words per connection (client decides by its depth) */
+	/* gate words per connection (client decides by its depth) */
+	uint32_t gates;
 };
 
 #define TRANSPORT_NO_GATE UINT32_MAX
