@@ -140,15 +140,16 @@ struct transport_ops {
 	int (*listen)(struct transport *t, const char *address);
 	/* Takes a listening socket that was opened elsewhere (socket activation, second reactor). */
 	int (*listen_fd)(struct transport *t, int fd);
-	/* Returns at once; CONN_UP or CONN_DOWN + CONN_GONE follows. @user is conn_user from the start. */
+	/* Returns at once; CONN_UP or CONN_DOWN + CONN_GONE follows. @user is conn_user from the
+	 * start. */
 	int (*connect)(struct transport *t, const char *address, void *user,
 		       struct transport_conn **ret);
-	/* Starts the end: CONN_DOWN (if not yet), done-events, CONN_GONE follow from poll. @drain: what
-	 * was accepted by tx is sent first (bounded by the kernel's buffers), else dropped. */
+	/* Starts the end: CONN_DOWN (if not yet), done-events, CONN_GONE follow from poll. @drain:
+	 * what was accepted by tx is sent first (bounded by the kernel's buffers), else dropped. */
 	int (*disconnect)(struct transport_conn *c, bool drain);
 	int (*peer)(struct transport_conn *c, struct transport_peer *ret);
-	/* Client: makes [addr, addr+len) nameable by the peer of @c. @fd: the memfd behind it at
-	 * @fd_offset, -1 = none. Writes at most TRANSPORT_OPAQUE_MAX bytes for REGION_ADD. */
+	/* Client: makes [addr, addr+len) nameable by the peer of @c. @fd: the memfd behind it
+	 * at @fd_offset, -1 = none. Writes at most TRANSPORT_OPAQUE_MAX bytes for REGION_ADD. */
 	int (*region_add)(struct transport_conn *c, void *addr, size_t len, int fd,
 			  uint64_t fd_offset, uint8_t *opaque, size_t *opaque_len,
 			  struct transport_region **ret);
@@ -161,7 +162,8 @@ struct transport_ops {
 	int (*event_fd)(struct transport *t);
 	/* Gates (one-sided transports whose peer can not be stopped otherwise: shm). Client:
 	 * arm before naming a buffer in a request, take before handing it back early.
-	 * gate_take: 0 = no byte of it is touched any more; -EBUSY = the node is inside a slice now. */
+	 * gate_take: 0 = no byte of it is touched any more; -EBUSY = the node is inside a slice
+	 * now. */
 	int (*gate_arm)(struct transport_conn *c, uint32_t gate);
 	int (*gate_take)(struct transport_conn *c, uint32_t gate);
 
