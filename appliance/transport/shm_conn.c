@@ -144,15 +144,23 @@ void shm_conn_release(struct shm_conn *c)
 
 /* --- in ------------------------------------------------------------------------------------ */
 
-/* Something is left to read that needs no buffer, or the end. False: a message comes first. */
-static bool conn_peek(struct shm_conn *c)
+/* What comes next on the socket, for a connection that has no buffer for a message. */
+enum conn_next {
+	NEXT_NOTHING,	/* yet: what comes after this look must not be taken for what was seen */
+	NEXT_MESSAGE,	/* waits for a buffer */
+	NEXT_OTHER,	/* needs no buffer: an offer of memory, nonsense, or the end */
+};
+
+static enum conn_next conn_peek(struct shm_conn *c)
 {
 	struct shm_frame frame;
 	ssize_t n = recv(c->fd, &frame, sizeof(frame), MSG_PEEK | MSG_DONTWAIT);
 
+	if (n < 0 && errno == EAGAIN)
+		return NEXT_NOTHING;
 	if (n < 0 && errno == ECONNRESET)
 		c->reset = true;		/* told once, and now it is */
-	return n != sizeof(frame) || frame.type != SHM_FRAME_DATA;
+	return n == sizeof(frame) && frame.type == SHM_FRAME_DATA ? NEXT_MESSAGE : NEXT_OTHER;
 }
 
 /* The peer closed, and all that it sent was read or finds no buffer. */
@@ -236,7 +244,11 @@ static void conn_input(struct shm_conn *c, uint32_t revents, struct shm_batch *b
 		struct shm_datagram d;
 		int r;
 
-		if (!have && !conn_peek(c)) {
+		enum conn_next next = have ? NEXT_OTHER : conn_peek(c);
+
+		if (next == NEXT_NOTHING && !(revents & (EPOLLHUP | EPOLLERR)))
+			return;
+		if (next == NEXT_MESSAGE) {
 			if (revents & (EPOLLHUP | EPOLLERR))
 				conn_hangup(c);
 			else

@@ -138,7 +138,7 @@ struct transport_ops {
 	void (*close)(struct transport *t);	/* every conn must be GONE or is dropped now */
 	/* @address without the scheme: "0.0.0.0:16180", "/run/larder/larder.sock". */
 	int (*listen)(struct transport *t, const char *address);
-	/* Takes a listening socket that was opened elsewhere (socket activation, second reactor). */
+	/* Takes a listening socket opened elsewhere (socket activation, second reactor). */
 	int (*listen_fd)(struct transport *t, int fd);
 	/* Returns at once; CONN_UP or CONN_DOWN + CONN_GONE follows. @user is conn_user from the
 	 * start. */
