@@ -32,7 +32,7 @@
 #define NODE_WINDOW_BYTES (2u * NODE_PIECE_BYTES) /* of one transfer at the transport at a time */
 #define NODE_IOV_MAX 66u		/* a piece of 4 KiB pages, unaligned, and the message */
 #define NODE_EVENTS 64u			/* events taken from a transport at once */
-#define NODE_POLLS 4u			/* times that a turn asks one that keeps answering */
+#define NODE_QUIET_TURNS 8u		/* see reactor_poll_transports */
 /* Well under the gap that promise 12 forgives, or each idle sleep would look like one. */
 #define NODE_SLEEP_MAX_MS 500
 #define NODE_GAP_NS NSEC_PER_SEC
@@ -83,6 +83,8 @@ struct reactor {
 	bool woken;			/* atomic: wake_fd was, or is about to be, written */
 	uint32_t n_transports;		/* atomic: the control thread adds, never takes away */
 	struct transport *transports[NODE_LISTENERS_MAX];
+	bool quiet[NODE_LISTENERS_MAX];		/* had nothing when it was last asked */
+	bool busy;				/* the last turn did something */
 	bool spins;			/* atomic: a transport has no event fd */
 	bool closing;			/* takes no new connection */
 

@@ -97,6 +97,7 @@ static void transfer_try_finish(struct request *r)
 void node_transfer_stop(struct request *r)
 {
 	r->transfer.stop = true;
+	list_remove(&r->queue);		/* nothing more is posted for it */
 	transfer_try_finish(r);
 }
 
@@ -110,6 +111,7 @@ static void transfer_fail(struct request *r, int error)
 	if (r->transfer.error == 0)
 		r->transfer.error = error;
 	r->transfer.stop = true;
+	list_remove(&r->queue);
 }
 
 /* Posts the next piece. Bytes; 0 = the transport is full, or it failed. */

@@ -316,7 +316,7 @@ static void gate__taken_ends_a_get(void **state)
 		rig_settle(r);
 		assert_memory_equal(m.at, then, REGION_BYTES);
 	}
-	assert_true(cancelled > 0);
+	assert_true(cancelled >= 4);	/* all but, maybe, the first and the last moment */
 	assert_int_equal(rig_stats(r).references, 0);
 	peer_close(p);
 	memory_drop(&m, true);
@@ -357,7 +357,7 @@ static void cancel__stops_at_the_next_piece(void **state)
 		}
 		assert_true(seen_get);
 	}
-	assert_true(cancelled > 0);
+	assert_true(cancelled >= 4);	/* all but, maybe, the first and the last moment */
 	assert_int_equal(rig_stats(r).references, 0);
 	peer_close(p);
 	memory_drop(&m, true);
