@@ -23,6 +23,7 @@
 #define BENCH_BATCH_MAX 65536u
 #define BENCH_DEPTH_MAX 1024u
 #define BENCH_CONNECTIONS_MAX 256u
+#define BENCH_BUFFERS_MAX 65536u
 
 struct bench_options {
 	uint8_t opcode;			/* LARDER_OP_GET, PUT, EXISTS */
@@ -31,6 +32,7 @@ struct bench_options {
 	uint32_t size;			/* of a value */
 	uint32_t batch;
 	uint32_t depth;
+	uint32_t buffers;		/* for each batch in flight, used in turn */
 	uint32_t connections;
 	uint32_t deadline_ms;
 	uint64_t keys;			/* working set of GET and EXISTS */

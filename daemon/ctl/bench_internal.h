@@ -17,7 +17,8 @@ struct bench_slot {
 	struct iovec *iov;
 	char (*keys)[BENCH_KEY_SIZE];
 	uint64_t *ids;
-	unsigned char *memory;		/* batch * size bytes; NULL for EXISTS */
+	unsigned char *memory;		/* buffers * batch * size bytes; NULL for EXISTS */
+	uint32_t turn;			/* which of the buffers is next */
 	uint64_t start_ns;		/* or when it was due */
 	struct bench_slot *next_free;
 };

@@ -37,7 +37,7 @@ uint64_t bench_due_ns(double rate, uint32_t connections, uint32_t worker, uint64
 static int worker_memory(struct bench_worker *w)
 {
 	const struct bench_options *o = &w->bench->options;
-	size_t size = (size_t)o->depth * o->batch * o->size;
+	size_t size = (size_t)o->depth * o->buffers * o->batch * o->size;
 	int r;
 
 	if (o->opcode == LARDER_OP_EXISTS)
@@ -80,9 +80,10 @@ int bench_worker_prepare(struct bench_worker *w)
 		if (!s->items || !s->iov || !s->keys || !s->ids)
 			return -ENOMEM;
 		if (w->memory) {
-			s->memory = (unsigned char *)w->memory +
-				    (size_t)i * o->batch * o->size;
-			value_fill(w->bench->nonce + i, s->memory, (size_t)o->batch * o->size);
+			size_t size = (size_t)o->buffers * o->batch * o->size;
+
+			s->memory = (unsigned char *)w->memory + i * size;
+			value_fill(w->bench->nonce + i, s->memory, size);
 		}
 		s->next_free = w->free;
 		w->free = s;
@@ -112,6 +113,7 @@ void bench_worker_release(struct bench_worker *w)
 static void worker_fill(struct bench_worker *w, struct bench_slot *s)
 {
 	const struct bench_options *o = &w->bench->options;
+	size_t at = (size_t)(s->turn++ % o->buffers) * o->batch * o->size;
 
 	for (uint32_t i = 0; i < o->batch; i++) {
 		struct larder_item *item = &s->items[i];
@@ -123,7 +125,8 @@ static void worker_fill(struct bench_worker *w, struct bench_slot *s)
 		*item = (struct larder_item){ .key = s->keys[i] };
 		item->key_len = bench_key(w->bench, s->ids[i], s->keys[i]);
 		if (s->memory) {
-			s->iov[i] = (struct iovec){ s->memory + (size_t)i * o->size, o->size };
+			s->iov[i] = (struct iovec){ s->memory + at + (size_t)i * o->size,
+						    o->size };
 			item->iov = &s->iov[i];
 			item->iovcnt = 1;
 		}

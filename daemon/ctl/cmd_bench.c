@@ -16,8 +16,22 @@
 #define BENCH_VALUE_MAX (256u * 1024 * 1024)
 
 enum {
-	OPT_SIZE = 256, OPT_BATCH, OPT_DEPTH, OPT_CONNECTIONS, OPT_KEYS, OPT_DURATION, OPT_COUNT,
-	OPT_WARMUP, OPT_RATE, OPT_REPEAT, OPT_CHECKS, OPT_REGION, OPT_SPIN, OPT_VERIFY, OPT_KEEP,
+	OPT_SIZE = 256,
+	OPT_BATCH,
+	OPT_DEPTH,
+	OPT_CONNECTIONS,
+	OPT_KEYS,
+	OPT_DURATION,
+	OPT_COUNT,
+	OPT_WARMUP,
+	OPT_BUFFERS,
+	OPT_RATE,
+	OPT_REPEAT,
+	OPT_CHECKS,
+	OPT_REGION,
+	OPT_SPIN,
+	OPT_VERIFY,
+	OPT_KEEP,
 	OPT_SEED,
 };
 
@@ -25,6 +39,7 @@ static const struct option bench_long[] = {
 	{ "size", required_argument, NULL, OPT_SIZE },
 	{ "batch", required_argument, NULL, OPT_BATCH },
 	{ "depth", required_argument, NULL, OPT_DEPTH },
+	{ "buffers", required_argument, NULL, OPT_BUFFERS },
 	{ "connections", required_argument, NULL, OPT_CONNECTIONS },
 	{ "keys", required_argument, NULL, OPT_KEYS },
 	{ "duration", required_argument, NULL, OPT_DURATION },
@@ -93,6 +108,8 @@ static int bench_load_option(struct bench_command *cmd, int c)
 		return bench_take_u32("--batch", BENCH_BATCH_MAX, &o->batch);
 	case OPT_DEPTH:
 		return bench_take_u32("--depth", BENCH_DEPTH_MAX, &o->depth);
+	case OPT_BUFFERS:
+		return bench_take_u32("--buffers", BENCH_BUFFERS_MAX, &o->buffers);
 	case OPT_CONNECTIONS:
 		return bench_take_u32("--connections", BENCH_CONNECTIONS_MAX, &o->connections);
 	case OPT_KEYS:
@@ -156,8 +173,9 @@ static int bench_check(struct bench_command *cmd)
 		return ctl_usage("bench", "--verify is for get");
 	if (!o->duration_ns)
 		return ctl_usage("bench", "--duration: longer than nothing");
-	if ((double)o->size * o->batch * o->depth > 64.0 * 1024 * 1024 * 1024)
-		return ctl_usage("bench", "size x batch x depth: more than 64 GiB a connection");
+	if ((double)o->size * o->batch * o->depth * o->buffers > 64.0 * 1024 * 1024 * 1024)
+		return ctl_usage("bench",
+				 "size x batch x depth x buffers: more than 64 GiB a connection");
 	return CTL_DONE;
 }
 
@@ -251,6 +269,7 @@ static void bench_json_setup(const struct bench_command *cmd, json_t *doc)
 	json_set_u64(doc, "size_bytes", o->size);
 	json_set_u64(doc, "batch", o->batch);
 	json_set_u64(doc, "depth", o->depth);
+	json_set_u64(doc, "buffers", o->buffers);
 	json_set_u64(doc, "connections", o->connections);
 	if (o->opcode != LARDER_OP_PUT)
 		json_set_u64(doc, "keys", o->keys);
@@ -378,7 +397,8 @@ int cmd_bench(struct ctl *ctl, int argc, char **argv)
 {
 	__attribute__((cleanup(bench_command_done))) struct bench_command cmd = {
 		.options = {
-			.size = 65536, .batch = 1, .depth = 1, .connections = 1,
+			.size = 65536, .batch = 1, .depth = 1, .buffers = 1,
+			.connections = 1,
 			.duration_ns = 5 * NSEC_PER_SEC, .warmup_ns = 500 * NSEC_PER_MSEC,
 			.seed = 1,
 		},

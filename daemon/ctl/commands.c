@@ -62,6 +62,7 @@ static const struct ctl_command commands[] = {
 	  "  --size SIZE         of a value (64K)\n"
 	  "  --batch N           keys in a batch (1)\n"
 	  "  --depth N           batches in flight per connection (1)\n"
+	  "  --buffers N         for each batch in flight, used in turn (1)\n"
 	  "  --connections N     each with its thread (1)\n"
 	  "  --keys N            working set (enough for 256 MiB)\n"
 	  "  --duration TIME     of one run (5s)\n"

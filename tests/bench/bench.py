@@ -6,8 +6,10 @@
 
 For each size the ceilings (memcpy between two shared mappings; a plain socket loop) and the node
 (shm and tcp, GET and PUT, checks off and on) take turns, ROUNDS times; each figure is the median of
-its rounds. Both sides work on the same amounts: values from a set of 8 times the last-level cache,
-DEPTH buffers at the client. Writes bench.json and, where gnuplot is, bench.svg.
+its rounds. Both sides work on the same amounts: values from a set of 256 MiB (8 times the
+last-level cache of the machine that the published figures are from) into buffers of as much, DEPTH
+under way. "small" rows use DEPTH buffers only, which stay in the cache. Writes bench.json and,
+where gnuplot is, bench.svg.
 """
 
 import argparse
@@ -72,14 +74,18 @@ class Node:
                                 LARDER_SECRET_FILE=str(secret))
         self.urls = {"shm": f"shm://{self.work}/sock", "tcp": f"tcp://127.0.0.1:{self.port}"}
 
-    def bench(self, what, transport, size, checks, seconds, depth=DEPTH, batch=1, keys=None):
+    def bench(self, what, transport, size, checks, seconds, depth=DEPTH, batch=1, keys=None,
+              small=False):
         keys = keys or max(2, SET_BYTES // size)
+        buffers = 1 if small else max(1, SET_BYTES // (size * depth))
         argv = [self.bin / "larderctl", "--json", "--url", self.urls[transport], "bench", what,
                 "--size", size, "--batch", batch, "--depth", depth, "--duration", seconds]
         if what == "get":
             argv += ["--checks", checks]
         if what != "put":
             argv += ["--keys", keys]
+        if what != "exists":
+            argv += ["--buffers", buffers]
         if transport == "shm":
             argv.append("--region")
         return json.loads(run(*argv, env=self.environment))
@@ -98,12 +104,16 @@ def gigabytes(result):
 def measure(node, ceiling, sizes, rounds, seconds):
     rows = []
     for size in sizes:
-        dest = DEPTH * size
+        few = DEPTH * size
         jobs = {
-            "memcpy": lambda: float(run(ceiling, "memcpy", size, SET_BYTES, dest, seconds)),
-            "socket": lambda: float(run(ceiling, "socket", size, SET_BYTES, dest, seconds, DEPTH)),
+            "memcpy": lambda: float(run(ceiling, "memcpy", size, SET_BYTES, SET_BYTES, seconds)),
+            "memcpy small": lambda: float(run(ceiling, "memcpy", size, SET_BYTES, few, seconds)),
+            "socket": lambda: float(
+                run(ceiling, "socket", size, SET_BYTES, SET_BYTES, seconds, DEPTH)),
             "socket-put": lambda: float(
-                run(ceiling, "socket-put", size, SET_BYTES, dest, seconds, DEPTH)),
+                run(ceiling, "socket-put", size, SET_BYTES, SET_BYTES, seconds, DEPTH)),
+            "shm get small checks off": lambda: gigabytes(
+                node.bench("get", "shm", size, "off", seconds, small=True)),
         }
         for transport in ("shm", "tcp"):
             for what in ("get", "put"):
@@ -117,12 +127,13 @@ def measure(node, ceiling, sizes, rounds, seconds):
                 samples[name].append(job())
         median = {name: statistics.median(s) for name, s in samples.items()}
         for name in jobs:
-            base = ("memcpy" if name.startswith("shm") or name == "memcpy" else
+            base = ("memcpy small" if "small" in name else
+                    "memcpy" if name.startswith(("shm", "memcpy")) else
                     "socket-put" if "put" in name else "socket")
             rows.append({"size_bytes": size, "what": name, "gb_per_s": round(median[name], 3),
                          "ceiling": base, "ratio": round(median[name] / median[base], 3),
                          "samples": [round(s, 3) for s in samples[name]]})
-            print(f"{size >> 10:>8} KiB  {name:<20} {median[name]:7.2f} GB/s"
+            print(f"{size >> 10:>8} KiB  {name:<24} {median[name]:7.2f} GB/s"
                   f"  {median[name] / median[base]:5.2f} of {base}", flush=True)
     return rows
 
