@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Replay against a real node: with one shard, no reserve and one page a block, LRU and FIFO give
-# the reference's hits to the last integer. The reference numbers come with the public traces, as
-# reference-hit-rates.csv in $LARDER_TRACES; without them the generated trace is held against a
-# textbook LRU and FIFO in python.
+# Replay: with one shard, no reserve and one page a block, LRU and FIFO give the reference's hits to
+# the last integer. The reference numbers come with the public traces, as reference-hit-rates.csv in
+# $LARDER_TRACES; the generated trace is held against a textbook LRU and FIFO in python.
+#
+# LARDER_REPLAY_CAPACITIES are replayed in one process, LARDER_REPLAY_NODE against a real node over
+# shm as well (half a minute each).
 . "$(dirname "$0")/lib.sh"
 traces=${LARDER_TRACES:-}
 capacities=${LARDER_REPLAY_CAPACITIES:-1000 5859 30000}
+on_node=${LARDER_REPLAY_NODE:-5859}
 
 # replay_exact TRACE POLICY PAGES -> "block prefix checksum_errors"
 replay_exact() {
@@ -16,6 +19,17 @@ replay_exact() {
 	"$ctl" --json replay "$1" --mode exact >"$WORK/replay.json" 2>"$WORK/out" ||
 		bad "replay failed"
 	node_stop
+	hits
+}
+
+# replay_local TRACE POLICY PAGES: the same, node and client in one process
+replay_local() {
+	"$ctl" --json replay "$1" --mode exact --in-process --shards 1 --policy "$2" --reserve 0 \
+		--pages "$3" --page-bytes 4K >"$WORK/replay.json" 2>"$WORK/out" || bad "replay failed"
+	hits
+}
+
+hits() {
 	python3 - "$WORK/replay.json" <<-'EOF'
 		import json, sys
 		r = json.load(open(sys.argv[1]))
@@ -71,9 +85,16 @@ if [ -r "$traces/reference-hit-rates.csv" ]; then
 	for name in conversation synthetic; do
 		for pages in $capacities; do
 			for policy in lru fifo; do
-				got=$(replay_exact "$traces/${name}_trace.jsonl" $policy "$pages")
+				trace=$traces/${name}_trace.jsonl
 				want=$(reference $name $policy "$pages")
+				got=$(replay_local "$trace" $policy "$pages")
 				compare "$got" "$want" "$name $policy $pages"
+				case " $on_node " in
+				*" $pages "*)
+					got=$(replay_exact "$trace" $policy "$pages")
+					compare "$got" "$want" "$name $policy $pages over shm"
+					;;
+				esac
 			done
 		done
 	done
