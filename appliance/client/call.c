@@ -27,6 +27,7 @@
 #include "client/memory.h"
 
 #define CALL_GATE_RETRY_NS NSEC_PER_MSEC
+#define CALL_HELD_RETRY_NS (10 * NSEC_PER_MSEC)
 
 struct call *call_new(struct core *core, struct job *job, uint8_t opcode)
 {
@@ -96,6 +97,7 @@ static void call_wait_again(struct call *call)
 	call->replied = false;
 	call->gate_armed = false;
 	call->tainted = false;
+	call->held = false;
 	call->accepted = 0;
 	call->out_len = 0;
 	call->message_len = 0;
@@ -314,7 +316,13 @@ void call_want_end(struct call *call, int status)
 	}
 }
 
-/* The node is frozen inside the caller's memory: other memory takes its place. */
+/*
+ * The node is frozen inside the caller's memory: other memory takes its place. The status that ends
+ * the call; -errno: not all of it could be replaced, so the call is held. It must not end while
+ * the node could still write, whatever its deadline was. It is tried again until the memory is
+ * replaced, the node has left the slice, or the node's end of the connection is seen closed (what
+ * is gone writes nothing). Until then we do not close our end, which would hide the node's.
+ */
 static int call_lost(struct call *call)
 {
 	struct iov_cursor cursor;
@@ -322,6 +330,7 @@ static int call_lost(struct call *call)
 	bool lost = false;
 	uint8_t *at;
 	size_t n;
+	int r;
 
 	bounce_retire(call);
 	/* what the node only reads is safe: at worst it reads other bytes and its checks differ */
@@ -329,9 +338,19 @@ static int call_lost(struct call *call)
 		return call->end_status;
 	iov_start(&cursor, call->iov, call->iovcnt);
 	while (left && (n = iov_take(&cursor, (size_t)MIN(left, (uint64_t)SIZE_MAX), &at))) {
-		lost |= region_lose(call->core, at, n);
+		r = region_lose(call->core, at, n);
+		if (r < 0 && r != -ENOENT) {
+			if (!call->held)
+				log_err(&call->core->log,
+					"a buffer in which the node froze is held: %s",
+					strerror(-r));
+			call->held = true;
+			return r;
+		}
+		lost |= r == 0;
 		left -= n;
 	}
+	call->held = false;
 	if (!lost)
 		return call->end_status;
 	core_count(call->core, buffers_lost);
@@ -356,12 +375,12 @@ static int call_take_gate(struct call *call)
 	}
 	if (!call->gate_ns)
 		call->gate_ns = core->now_ns + core->grace_ns;
-	if (core->now_ns < call->gate_ns) {
-		call->grace_ns = core->now_ns + CALL_GATE_RETRY_NS;
-		core_timer(core, call->grace_ns);
-		return 1;
-	}
-	return call_lost(call);
+	r = core->now_ns < call->gate_ns ? -EAGAIN : call_lost(call);
+	if (r >= 0)
+		return r;
+	call->grace_ns = core->now_ns + (call->held ? CALL_HELD_RETRY_NS : CALL_GATE_RETRY_NS);
+	core_timer(core, call->grace_ns);
+	return 1;
 }
 
 /* Ends its items although the node still owes an answer. */
@@ -384,7 +403,9 @@ void call_grace_over(struct call *call)
 	call->grace_ns = 0;
 	if (!conn || conn->state == CONN_OVER)
 		return;		/* ends with the connection, in a moment */
-	if (conn->rx_ns < call->sent_ns || (!call->replied && conn->rx_ns == call->sent_ns))
+	/* once: a gate that is busy brings it here again */
+	if (!call->gate_ns && (conn->rx_ns < call->sent_ns ||
+			       (!call->replied && conn->rx_ns == call->sent_ns)))
 		core_unanswered(core);
 	if (call->state == CALL_RECEIVING) {
 		/* the rest of the value goes to scratch and the connection lives on */
@@ -407,19 +428,21 @@ void call_grace_over(struct call *call)
 	call_orphan(call, status);
 }
 
-void call_seal(struct call *call)
+bool call_seal(struct call *call)
 {
 	struct transport_conn *tc = call->conn->tc;
+	int r = 0;
 
 	if (!call->gate_armed || !tc)
-		return;
-	if (tc->transport->ops->gate_take(tc, call->index) == 0) {
-		call->gate_armed = false;
-		return;
-	}
-	if (call->job && call_lost(call) == LARDER_BUFFER_LOST)
+		return true;
+	if (tc->transport->ops->gate_take(tc, call->index) < 0 && call->job)
+		r = call_lost(call);
+	if (r < 0)
+		return false;
+	if (r == LARDER_BUFFER_LOST)
 		call->end_status = LARDER_BUFFER_LOST;
 	call->gate_armed = false;
+	return true;
 }
 
 /* --- the end of its connection --------------------------------------------------------------- */

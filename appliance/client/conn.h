@@ -71,6 +71,7 @@ struct conn {
 	bool one_sided;
 	bool ours;		/* the end was our decision */
 	bool down;		/* CONN_DOWN was told */
+	bool unsealed;		/* over for us, but not closed: the node may be inside a buffer */
 	bool spent;		/* over, and the transport holds no memory of ours any more */
 	uint32_t tx_pending;	/* descriptors without their done-event */
 	uint64_t tx_bytes;	/* payload of calls that the transport has begun to send */
@@ -119,6 +120,8 @@ struct conn {
 
 /* Starts an attempt when it is time. Returns 1 when it did something. */
 int conn_connect(struct core *core);
+/* Another attempt has to wait for the end of the connection before. */
+bool conn_blocked(const struct core *core);
 void conn_up(struct conn *conn);
 void conn_gone(struct conn *conn);
 /* Looks whether an ended connection has given everything back. */
@@ -127,6 +130,10 @@ void conn_settle(struct conn *conn);
 void conn_fail(struct conn *conn, int status, const char *fmt, ...) _printf_(3, 4);
 void conn_down(struct conn *conn, int status);
 void conn_timers(struct conn *conn);
+/* One that is unsealed: closes it as soon as it may. */
+void conn_reseal(struct conn *conn);
+/* A caller wants something: a session that was silent for too long ends now. */
+void conn_asked(struct core *core);
 /* Any byte of the node: it is alive. */
 void conn_heard(struct conn *conn);
 /* A deadline passed and nothing at all had come. */

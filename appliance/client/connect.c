@@ -8,8 +8,10 @@
  * open, so that a node that comes back is found within a second whether somebody waits or not.
  *
  * A failure is a round without a session, or a request whose deadline passed while nothing at all
- * came from the node. After fail_fast_after of them in a row new jobs are refused at once; the
- * attempts (or a PING on the silent session) are the probe, and the first sign of life ends it.
+ * came from the node, whether it was sent or still waited for a session: a stopped process accepts
+ * connections (its kernel does) and then never answers the handshake. After fail_fast_after of them
+ * in a row new jobs are refused at once; the attempts (or a PING on the silent session) are the
+ * probe, and the first sign of life ends it.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -20,6 +22,8 @@
 #include "base/log.h"
 #include "client/conn.h"
 
+#define CONN_RESEAL_NS (10 * NSEC_PER_MSEC)
+#define CONN_IDLE_KEEPALIVES 3u	/* of silence, until a session that nobody uses is given up */
 
 static void connect_info(struct core *core, const struct conn *conn, bool connected)
 {
@@ -60,7 +64,7 @@ static void connect_failed(struct core *core)
 	connect_backoff(core);
 }
 
-static bool connect_blocked(const struct core *core)
+bool conn_blocked(const struct core *core)
 {
 	/* an ended connection still holds memory of calls that would go out on the new one */
 	list_for_each(it, &core->conns) {
@@ -116,7 +120,7 @@ int conn_connect(struct core *core)
 	struct conn *conn;
 	int r;
 
-	if (core->conn || core->now_ns < core->connect_at_ns || connect_blocked(core))
+	if (core->conn || core->now_ns < core->connect_at_ns || conn_blocked(core))
 		return 0;
 	if (!target->transport) {
 		connect_failed(core);
@@ -172,7 +176,7 @@ void conn_ready(struct conn *conn)
 
 void conn_heard(struct conn *conn)
 {
-	conn->rx_ns = conn->core->now_ns;
+	conn->rx_ns = conn->core->heard_ns = conn->core->now_ns;
 	if (conn->state == CONN_READY)
 		conn->core->failures = 0;
 }
@@ -210,11 +214,44 @@ static void conn_over(struct conn *conn)
 	}
 }
 
-void conn_fail(struct conn *conn, int status, const char *fmt, ...)
+static void conn_disconnect(struct conn *conn)
+{
+	int r = transport_disconnect(conn->tc, false);
+
+	if (r < 0)
+		log_warning(&conn->core->log, "%s: disconnect: %s", conn->target->url,
+			    strerror(-r));
+}
+
+/* False: the node is inside memory that could not be replaced. */
+static bool conn_seal(struct conn *conn)
 {
 	struct core *core = conn->core;
+	bool sealed = true;
+
+	for (uint32_t i = 0; conn->one_sided && i < CORE_DEPTH; i++) {
+		if (core->calls[i].conn == conn && core->calls[i].state != CALL_FREE)
+			sealed &= call_seal(&core->calls[i]);
+	}
+	return sealed;
+}
+
+/* Only while the socket is open does the node's end of it tell that the node is out of our memory:
+ * an unsealed connection stays until the node goes on, dies, or the memory can be replaced. */
+void conn_reseal(struct conn *conn)
+{
+	if (!conn->unsealed)
+		return;
+	conn->unsealed = !conn_seal(conn);
+	if (conn->unsealed)
+		core_timer(conn->core, conn->core->now_ns + CONN_RESEAL_NS);
+	else
+		conn_disconnect(conn);
+}
+
+void conn_fail(struct conn *conn, int status, const char *fmt, ...)
+{
 	va_list ap;
-	int r;
 
 	if (conn->state == CONN_OVER)
 		return;
@@ -223,21 +260,15 @@ void conn_fail(struct conn *conn, int status, const char *fmt, ...)
 	va_end(ap);
 	conn->ours = true;
 	conn->down_status = status;
-	if (conn->one_sided) {
-		for (uint32_t i = 0; i < CORE_DEPTH; i++) {
-			if (core->calls[i].conn == conn && core->calls[i].state != CALL_FREE)
-				call_seal(&core->calls[i]);
-		}
-	}
 	conn_over(conn);
-	r = transport_disconnect(conn->tc, false);
-	if (r < 0)
-		log_warning(&core->log, "%s: disconnect: %s", conn->target->url, strerror(-r));
+	conn->unsealed = true;
+	conn_reseal(conn);
 }
 
 void conn_down(struct conn *conn, int status)
 {
 	conn->down = true;
+	conn->unsealed = false;
 	if (conn->state != CONN_OVER) {
 		conn->down_status = status;
 		snprintf(conn->why, sizeof(conn->why), "%s",
@@ -277,6 +308,29 @@ void conn_gone(struct conn *conn)
 	conn_free(conn);
 }
 
+/*
+ * Silent for the keepalive's time although somebody asked for something: a new session may fare
+ * better. A session that nobody needs is kept for longer: the node may only have been stopped, and
+ * a thousand idle clients that come back at once are no help to it.
+ */
+static bool conn_is_lost(const struct conn *conn)
+{
+	uint64_t now = conn->core->now_ns, silent = now - MIN(conn->rx_ns, now);
+
+	if (silent < conn->keepalive_ns)
+		return false;
+	if (conn->core->asked_ns >= conn->rx_ns)
+		return true;
+	return silent >= CONN_IDLE_KEEPALIVES * conn->keepalive_ns;
+}
+
+void conn_asked(struct core *core)
+{
+	core->asked_ns = core->now_ns;
+	if (core->conn && core->conn->state == CONN_READY && conn_is_lost(core->conn))
+		core_timer(core, core->now_ns);
+}
+
 /* Deadlines of the session itself; all of them are about the node's silence. */
 void conn_timers(struct conn *conn)
 {
@@ -291,7 +345,7 @@ void conn_timers(struct conn *conn)
 			core_timer(core, due);
 		return;
 	}
-	if (now - MIN(conn->rx_ns, now) >= conn->keepalive_ns) {
+	if (conn_is_lost(conn)) {
 		conn_fail(conn, -ETIMEDOUT, "no sign of life");
 		return;
 	}
@@ -299,5 +353,5 @@ void conn_timers(struct conn *conn)
 	if (now >= due && !conn->control_busy)
 		conn_ping(conn);
 	core_timer(core, MAX(due, now + third / 4 + 1));
-	core_timer(core, conn->rx_ns + conn->keepalive_ns);
+	core_timer(core, MAX(conn->rx_ns + conn->keepalive_ns, now + third / 4 + 1));
 }

@@ -138,7 +138,11 @@ static void core_timers(struct core *core)
 	}
 	if (core->conn)
 		conn_timers(core->conn);
-	core_timer(core, core->conn ? CORE_NEVER : core->connect_at_ns);
+	list_for_each(it, &core->conns)
+		conn_reseal(list_entry(it, struct conn, link));
+	/* who waits for the end of a connection is woken by that end */
+	if (!core->conn && !conn_blocked(core))
+		core_timer(core, core->connect_at_ns);
 }
 
 /* Promise 12: moves what judges the node's silence by the time in which nobody looked. */
@@ -345,7 +349,6 @@ static void core_free(struct core *core)
 	free(TAKE_PTR(core->calls));
 	free(TAKE_PTR(core->call_memory));
 	explicit_bzero(core->secret, sizeof(core->secret));
-	(void)pthread_mutex_destroy(&core->info_lock);	/* nobody can hold it */
 }
 
 void core_close(struct core *core)
@@ -368,16 +371,21 @@ void core_close(struct core *core)
 		if (core->jobs.next == &job->link)
 			job_finish(job, LARDER_CANCELLED);
 	}
+	/* what a frozen node still writes goes to pages that are unmapped here */
 	core_free(core);
+	(void)pthread_mutex_destroy(&core->info_lock);	/* nobody can hold it */
 }
 
 void core_abandon(struct core *core)
 {
 	/* A transport's close speaks for the process that opened it: it shuts sockets down, takes
-	 * them out of an epoll set and takes gates, all of which are shared with the parent. Its
-	 * descriptors stay with the child until exec (all are close-on-exec) or exit. */
-	for (uint32_t i = 0; i < core->n_targets; i++)
-		core->targets[i].transport = NULL;
+	 * them out of an epoll set and takes gates, all of which are shared with the parent. */
+	for (uint32_t i = 0; i < core->n_targets; i++) {
+		struct transport *t = TAKE_PTR(core->targets[i].transport);
+
+		if (t)
+			t->ops->abandon(t);
+	}
 	list_for_each(it, &core->conns)
 		list_entry(it, struct conn, link)->tc = NULL;
 	core_free(core);

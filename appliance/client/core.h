@@ -48,7 +48,7 @@
 #define CORE_SECRET_MAX 1024u
 #define CORE_NEVER UINT64_MAX
 #define CORE_BACKOFF_MIN_NS (10 * NSEC_PER_MSEC)
-#define CORE_BACKOFF_MAX_NS (1000 * NSEC_PER_MSEC)
+#define CORE_BACKOFF_MAX_NS (800 * NSEC_PER_MSEC)	/* a second with the handshake */
 #define CORE_GAP_NS NSEC_PER_SEC	/* not looking for longer is not the peer's silence */
 #define CORE_TURNS_MAX 16u		/* polls of one transport in one step */
 #define CORE_EVENTS 64u
@@ -128,6 +128,7 @@ struct call {
 	uint8_t end_status;	/* DEADLINE or CANCELLED once wanted; 0 = none */
 	bool cancel_wanted;	/* CANCEL is to be sent */
 	bool gate_armed;	/* the node may touch memory of ours until reply or gate */
+	bool held;		/* not handed back: its memory could not be replaced */
 	bool tainted;		/* a page under it was replaced: what arrived may be elsewhere */
 	bool no_direct;		/* goes through the bounce */
 	bool checks_valid;	/* PUT: call->checks are those of the value */
@@ -220,6 +221,8 @@ struct core {
 	uint64_t backoff_ns;
 	uint64_t epoch;
 	uint32_t failures;		/* in a row, without any answer */
+	uint64_t heard_ns;		/* when the node last said anything, on any connection */
+	uint64_t asked_ns;		/* when a caller last wanted something */
 	uint64_t opened_ns;
 	bool ever_ready;
 	bool sick;			/* new jobs are answered at once */
@@ -262,7 +265,7 @@ struct core_config {
 int core_open(struct core *core, const struct core_config *config);
 /* Ends every job with CANCELLED, then frees everything. */
 void core_close(struct core *core);
-/* In a forked child: frees our memory, leaves the transports alone: they are the parent's too. */
+/* In a forked child: frees memory and closes descriptors; parent and node notice nothing. */
 void core_abandon(struct core *core);
 /* One turn. Returns how much was done (0 = idle). */
 int core_step(struct core *core);
@@ -310,8 +313,9 @@ void call_sent(struct call *call);
 void call_tx_done(struct call *call);
 /* Its connection is over and has given everything back. */
 void call_conn_spent(struct call *call);
-/* A one-sided connection that we end ourselves: no byte may be written after this. */
-void call_seal(struct call *call);
+/* A one-sided connection that we end ourselves: no byte of the caller's memory may be written after
+ * this. False: the node is inside and the memory could not be replaced; try again. */
+bool call_seal(struct call *call);
 struct wire_common call_common(const struct call *call, uint32_t ns, uint32_t flags);
 uint64_t call_id(const struct call *call);
 static inline bool call_is_batch(const struct call *call)

@@ -4,8 +4,9 @@
  * all that was said, so neither can be replayed or answered for by a third. A node that does not
  * prove it is refused: it may be anybody.
  *
- * A refusal by the node is remembered. One that waiting can not cure (DENIED, UNSUPPORTED, ...) is
- * at once the answer to everybody who waits; attempts go on slowly, because a secret may be added.
+ * A refusal by the node is remembered. One that a moment's waiting can not cure (DENIED, DRAINING,
+ * ...) is at once the answer to everybody who waits; attempts go on slowly, because a secret may be
+ * added or a drain be undone.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,10 +19,10 @@
 #define HANDSHAKE_KEEPALIVE_NS (30 * NSEC_PER_SEC)	/* of a node that names none */
 #define HANDSHAKE_MESSAGE_MIN 2048u	/* a message with a longest key must fit */
 
-static bool handshake_permanent(int status)
+/* Is it the answer to those who wait? */
+static bool handshake_settles(int status)
 {
 	switch (status) {
-	case LARDER_DRAINING:
 	case LARDER_THROTTLED:
 	case LARDER_QUOTA:
 	case LARDER_BUSY:
@@ -37,14 +38,15 @@ static bool handshake_permanent(int status)
 static void handshake_refused(struct conn *conn, int status, const char *text)
 {
 	struct core *core = conn->core;
+	bool settles = handshake_settles(status);
 
 	snprintf(core->refusal_text, sizeof(core->refusal_text), "%s", text);
-	core->refusal = handshake_permanent(status) ? status : 0;
-	if (core->refusal) {
-		core->backoff_ns = CORE_BACKOFF_MAX_NS;
+	if (settles && core->refusal != status)	/* once, not at each attempt */
 		log_err(&core->log, "%s: %s: %s", conn->target->url, larder_status_name(status),
 			text);
-	}
+	core->refusal = settles ? status : 0;
+	if (settles)
+		core->backoff_ns = CORE_BACKOFF_MAX_NS;
 	conn_fail(conn, -EACCES, "%s", text);
 	while (core->refusal && !list_empty(&core->ready)) {
 		struct job *job = list_entry(core->ready.next, struct job, ready);

@@ -186,6 +186,20 @@ static int job_end_status(struct job *job, int status)
 	return LARDER_DISCONNECTED;
 }
 
+/* Nothing of it left us and nothing came. What was sent counts by itself, after its grace. */
+static bool job_unheard(const struct job *job)
+{
+	const struct core *core = job->core;
+
+	if (job->control_plane || core->heard_ns > job->started_ns)
+		return false;
+	for (uint32_t i = 0; i < CORE_DEPTH; i++) {
+		if (core->calls[i].job == job && core->calls[i].accepted)
+			return false;
+	}
+	return true;
+}
+
 void job_end(struct job *job, int status)
 {
 	struct core *core = job->core;
@@ -194,6 +208,8 @@ void job_end(struct job *job, int status)
 	if (job->ending || job->kind == JOB_LOCAL)
 		return;
 	job->ending = true;
+	if (status == LARDER_DEADLINE && job_unheard(job))
+		core_unanswered(core);
 	list_remove(&job->ready);
 	status = job_end_status(job, status);
 	/* the last call of a job that has nothing left to issue finishes it: from there on @job is
@@ -315,6 +331,8 @@ void core_submit(struct core *core, struct job *job)
 	else
 		list_push_tail(&core->ready, &job->ready);
 	core_timer(core, job->deadline_ns);
+	if (!job->control_plane)
+		conn_asked(core);
 	status = job->control_plane ? 0 : core_refuses(core, job);
 	if (status)
 		job_end(job, status);

@@ -69,7 +69,10 @@ static int memory_reopen(struct job *job)
 
 static int memory_renewed(struct job *job)
 {
-	memory_region(job)->n_detached = 0;
+	struct larder_region *r = memory_region(job);
+
+	memset(r->detached, 0, mapping_bits(r) / 8);
+	r->n_detached = 0;
 	return memory_reopen(job);
 }
 
@@ -108,7 +111,9 @@ LARDER_PUBLIC int larder_region_alloc(struct larder_client *c, size_t size, uint
 		return r;
 	}
 	region->owned = true;
-	r = memory_call(c, region, memory_attach);
+	r = mapping_track(region);
+	if (r == 0)
+		r = memory_call(c, region, memory_attach);
 	if (r < 0) {
 		region_free(region);
 		return r;

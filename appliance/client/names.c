@@ -144,6 +144,9 @@ bool names_reopen(struct core *core)
 
 		n->opened = false;
 		n->refusal = 0;
+		/* that of a connection that ended before its names were open may still wait */
+		if (n->job.finished)
+			job_end(&n->job, LARDER_DISCONNECTED);
 		job_init_one(&n->job, n->create ? LARDER_OP_NS_CREATE : LARDER_OP_NS_OPEN, 0);
 		n->job.control_plane = true;
 		n->job.epoch = conn->epoch;

@@ -270,13 +270,23 @@ LARDER_PUBLIC int larder_open_stepped(const struct larder_client_options *option
 	return 0;
 }
 
+static void handle_abandon(struct larder_client *c)
+{
+	/* The fork caught a driver in mid-step: what it was changing can not be walked. It stays as
+	 * it is until exec (all descriptors are close-on-exec) or exit; the parent's end of a
+	 * connection shuts it down, so that the copies here keep nothing alive. */
+	if (c->driven && !c->driver_asleep)
+		return;
+	core_abandon(&c->core);
+	handle_free(c);
+}
+
 LARDER_PUBLIC void larder_close(struct larder_client *c)
 {
 	if (!c)
 		return;
 	if (handle_check(c) < 0) {
-		core_abandon(&c->core);
-		handle_free(c);
+		handle_abandon(c);
 		return;
 	}
 	if (!c->stepped)

@@ -133,6 +133,7 @@ static void payload_start(struct conn *conn, struct call *call, uint64_t length)
 	struct payload *p = &conn->payload;
 
 	*p = (struct payload){ .call = call, .left = length };
+	conn->in_flight++;	/* the node has its credit back with the last byte, not before */
 	if (call) {
 		call->state = CALL_RECEIVING;
 		p->app = MIN(call->head, length);
@@ -152,6 +153,10 @@ static void payload_arrived(struct conn *conn, const struct rx *rx)
 	p->pending -= rx->length;
 	if (call && p->checked && rx->kind != RX_WASTE)
 		verify_feed(&p->verify, rx->data, rx->length);
+	if (!p->left && !p->pending) {
+		conn->in_flight--;
+		conn->core->kick = true;
+	}
 	if (!p->left && !p->pending && call) {
 		p->call = NULL;
 		value_got_all(call, !p->checked || verify_good(&p->verify));

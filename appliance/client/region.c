@@ -27,22 +27,31 @@ static bool region_holds(const struct larder_region *r, const void *addr, size_t
 	return at >= base && at - base <= r->size && len <= r->size - (at - base);
 }
 
+static bool region_detached(const struct larder_region *r, size_t page)
+{
+	return r->detached[page / 64] & 1ull << page % 64;
+}
+
+static bool region_lost(const struct larder_region *r, const void *addr, size_t len)
+{
+	size_t at = (size_t)((const uint8_t *)addr - r->addr);
+
+	if (!r->n_detached || !len)
+		return false;
+	for (size_t page = at / r->page; page <= (at + len - 1) / r->page; page++) {
+		if (region_detached(r, page))
+			return true;
+	}
+	return false;
+}
+
 struct larder_region *region_find(struct core *core, const void *addr, size_t len)
 {
-	uintptr_t at = (uintptr_t)addr;
-
 	list_for_each(it, &core->regions) {
 		struct larder_region *r = list_entry(it, struct larder_region, link);
 
-		if (!region_holds(r, addr, len))
-			continue;
-		if (r->closed)
-			return NULL;
-		for (uint32_t i = 0; i < r->n_detached; i++) {
-			if (range_overlaps(at, at + len, r->detached[i].from, r->detached[i].to))
-				return NULL;
-		}
-		return r;
+		if (region_holds(r, addr, len))
+			return r->closed || region_lost(r, addr, len) ? NULL : r;
 	}
 	return NULL;
 }
@@ -277,38 +286,50 @@ static void region_taint(struct core *core, uintptr_t from, uintptr_t to)
 	}
 }
 
-static void region_detach(struct larder_region *r, uintptr_t from, uintptr_t to)
+static void region_detach(struct larder_region *r, size_t page, size_t end)
 {
-	if (r->n_detached == REGION_DETACHED_MAX) {
-		r->detached[0] = (struct region_range){ (uintptr_t)r->addr,
-							(uintptr_t)r->addr + r->size };
-		r->n_detached = 1;
-		return;
+	for (; page < end; page++) {
+		r->detached[page / 64] |= 1ull << page % 64;
+		r->n_detached++;
 	}
-	r->detached[r->n_detached++] = (struct region_range){ from, to };
 }
 
-bool region_lose(struct core *core, const void *addr, size_t len)
+/* Pages that were detached before are private already: another mapping of the file would bring the
+ * old bytes of their neighbours back. */
+static int region_lose_pages(struct core *core, struct larder_region *r, uintptr_t lost,
+			     uintptr_t lost_end)
 {
-	uintptr_t at = (uintptr_t)addr, from, to;
-	int k;
+	uintptr_t base = (uintptr_t)r->addr;
+	size_t page = (lost - base) / r->page, last = (lost_end - 1 - base) / r->page;
 
+	while (page <= last) {
+		size_t end = page + 1;
+		int k;
+
+		if (region_detached(r, page)) {
+			page = end;
+			continue;
+		}
+		while (end <= last && !region_detached(r, end))
+			end++;
+		k = mapping_replace(r, base + page * r->page, base + end * r->page, lost,
+				    lost_end);
+		if (k < 0)
+			return k;
+		region_detach(r, page, end);
+		region_taint(core, base + page * r->page, base + end * r->page);
+		page = end;
+	}
+	return mapping_own(r, lost, lost_end);
+}
+
+int region_lose(struct core *core, const void *addr, size_t len)
+{
 	list_for_each(it, &core->regions) {
 		struct larder_region *r = list_entry(it, struct larder_region, link);
 
-		if (!region_holds(r, addr, len) || r->fd < 0)
-			continue;
-		from = ALIGN_DOWN(at, r->page);
-		to = ALIGN_UP(at + len, r->page);
-		k = mapping_replace(from, to, at, at + len);
-		if (k < 0) {
-			log_err(&core->log, "a lost buffer could not be replaced: %s",
-				strerror(-k));
-			return false;
-		}
-		region_detach(r, from, to);
-		region_taint(core, from, to);
-		return true;
+		if (r->fd >= 0 && len && region_holds(r, addr, len))
+			return region_lose_pages(core, r, (uintptr_t)addr, (uintptr_t)addr + len);
 	}
-	return false;
+	return -ENOENT;
 }

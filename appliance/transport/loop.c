@@ -187,6 +187,15 @@ static void loop_close(struct transport *transport)
 	free(t);
 }
 
+/* The pairs stay: their locks may be held by a thread that did not come along into the child. */
+static void loop_abandon(struct transport *transport)
+{
+	struct loop *t = loop_of(transport);
+
+	cleanup_closep(&t->event_fd);
+	t->event_fd = -1;
+}
+
 static int loop_open(const struct transport_config *config, struct transport **ret)
 {
 	_cleanup_free_ struct loop *t = NULL;
@@ -344,6 +353,7 @@ static struct transport_ops loop_ops = {
 	.flush = loop_flush,
 	.redirect_rx = loop_redirect_rx,
 	.bound = loop_bound,
+	.abandon = loop_abandon,
 };
 
 static void loop_fill_table(void)

@@ -24,4 +24,37 @@ int loop_set_knobs(struct transport *t, const struct loop_knobs *knobs);
  * lost. 0, -ENOTCONN. */
 int loop_break(struct transport_conn *c);
 
+/*
+ * The network between both ends, for a simulator that owns every transport of its process. What
+ * becomes of a connection is drawn once, as it is made; it acts on top of the knobs.
+ */
+#define LOOP_FOREVER UINT64_MAX
+
+/* One direction. All zero but @break_after and @cut_after (LOOP_FOREVER) is a kind wire. */
+struct loop_wire {
+	uint32_t max_move;	/* as in the knobs, of what this direction sends */
+	uint64_t split_seed;
+	uint32_t delay_polls;	/* added to the receiver's */
+	uint64_t break_after;	/* both sides get DOWN when so many bytes were sent */
+	/* Bytes past so many never arrive, and neither does any end: nobody is told. The sender
+	 * may go on until the ring is full, as with a cable that was pulled. */
+	uint64_t cut_after;
+	bool cut_both;		/* the other direction is cut when this one is */
+};
+
+struct loop_net {
+	/* @wire[0]: of the side that connects, [1]: of the side that accepts. Both are kind. */
+	void (*draw)(void *user, struct loop_wire wire[2]);
+	void *user;
+	/* All is well: every wire is kind, except that what was cut stays cut. */
+	bool kind;
+	/* The process at the accepting side is dead and only its functions still run: what it
+	 * sends goes nowhere. */
+	bool muted;
+};
+
+/* NULL: the kind network. Not while connections are made or bytes moved by another thread; @net
+ * stays the caller's and is read until it is replaced. */
+void loop_set_net(const struct loop_net *net);
+
 #endif

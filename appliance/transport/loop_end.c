@@ -15,6 +15,47 @@
 #define LOOP_DRAIN_STALL (2 * NSEC_PER_SEC)	/* a draining peer that takes nothing is cut */
 #define LOOP_PIECES 16u				/* copied at once */
 
+/* --- the network --- */
+
+static const struct loop_net *loop_the_net;
+
+void loop_set_net(const struct loop_net *net)
+{
+	loop_the_net = net;
+}
+
+const struct loop_net *loop_net(void)
+{
+	return loop_the_net;
+}
+
+/* What becomes of @p, decided before a byte moves. */
+static void loop_pair_draw(struct loop_pair *p)
+{
+	struct loop_wire wire[2];
+
+	for (unsigned i = 0; i < 2; i++)
+		wire[i] = (struct loop_wire){ .break_after = LOOP_FOREVER,
+					      .cut_after = LOOP_FOREVER };
+	if (loop_the_net)
+		loop_the_net->draw(loop_the_net->user, wire);
+	for (unsigned i = 0; i < 2; i++) {
+		p->ring[i].wire = wire[i];
+		if (wire[i].split_seed)
+			prng_seed(&p->ring[i].split, wire[i].split_seed);
+	}
+}
+
+static bool loop_kind(void)
+{
+	return loop_the_net && loop_the_net->kind;
+}
+
+static bool loop_muted(const struct loop_end *e)
+{
+	return loop_the_net && loop_the_net->muted && e->side == 1;
+}
+
 /* --- the event fd --- */
 
 void loop_kick(struct loop *t)
@@ -68,6 +109,7 @@ struct loop_pair *loop_pair_new(const char *name)
 		list_init(&p->end[i].link);
 	}
 	memcpy(p->name, name, strlen(name) + 1);
+	loop_pair_draw(p);
 	return p;
 }
 
@@ -126,12 +168,16 @@ void loop_end_release(struct loop_end *e)
 
 /* --- bytes --- */
 
-static size_t loop_turn_bytes(struct loop *t)
+static size_t loop_turn_bytes(struct loop *t, struct loop_ring *r)
 {
 	size_t limit = TRANSPORT_TURN_BYTES;
 
 	if (t->knobs.max_move && t->knobs.max_move < limit)
 		limit = t->knobs.max_move;
+	if (r->wire.max_move && r->wire.max_move < limit && !loop_kind())
+		limit = r->wire.max_move;
+	if (r->wire.split_seed && !loop_kind())
+		return (size_t)prng_below(&r->split, limit) + 1;
 	return t->knobs.split_seed ? (size_t)prng_below(&t->split, limit) + 1 : limit;
 }
 
@@ -142,8 +188,8 @@ static void loop_new_turn(struct loop_end *e)
 	if (e->turn == t->turn)
 		return;
 	e->turn = t->turn;
-	e->tx_budget = loop_turn_bytes(t);
-	e->rx_budget = loop_turn_bytes(t);
+	e->tx_budget = loop_turn_bytes(t, &e->pair->ring[e->side]);
+	e->rx_budget = loop_turn_bytes(t, &e->pair->ring[!e->side]);
 }
 
 static size_t loop_ring_put(struct loop_ring *r, const char *from, size_t len)
@@ -176,25 +222,48 @@ static void loop_sent(struct loop_end *e, size_t n)
 	loop_kick(e->pair->owner[!e->side]);
 }
 
+static uint64_t loop_break_after(const struct loop_end *e)
+{
+	uint64_t knob = loop_owner(e)->knobs.break_after;
+	uint64_t wire = loop_kind() ? LOOP_FOREVER : e->pair->ring[e->side].wire.break_after;
+
+	return MIN(knob ? knob : LOOP_FOREVER, wire);
+}
+
 /* How much may go now: the turn's rest, or what is left until the cable breaks. */
 static size_t loop_may_send(const struct loop_end *e)
 {
-	const struct loop_knobs *k = &loop_owner(e)->knobs;
+	uint64_t left = loop_break_after(e);
 
-	if (!k->break_after)
-		return e->tx_budget;
-	if (e->sent >= k->break_after)
+	if (e->sent >= left)
 		return 0;
-	return MIN(e->tx_budget, (size_t)(k->break_after - e->sent));
+	return (size_t)MIN((uint64_t)e->tx_budget, left - e->sent);
+}
+
+/* Is this where the cable was pulled? Lock held. */
+static void loop_pull(struct loop_end *e)
+{
+	struct loop_ring *out = &e->pair->ring[e->side];
+	struct loop_ring *in = &e->pair->ring[!e->side];
+
+	if (out->cut || out->written < out->wire.cut_after || loop_kind())
+		return;
+	out->cut = true;
+	if (!out->wire.cut_both || in->cut)
+		return;
+	in->cut = true;
+	in->wire.cut_after = in->written;
 }
 
 void loop_end_send(struct loop_end *e)
 {
-	const struct loop_knobs *k = &loop_owner(e)->knobs;
 	struct loop_ring *r = &e->pair->ring[e->side];
 	struct iovec iov[LOOP_PIECES];
 	size_t bytes, sent = 0;
 	uint32_t n;
+
+	if (loop_muted(e))
+		return;
 
 	loop_new_turn(e);
 	loop_lock(&e->pair->lock);
@@ -206,21 +275,30 @@ void loop_end_send(struct loop_end *e)
 		if (sent)
 			loop_sent(e, sent);
 	} while (sent);
+	loop_pull(e);
 	loop_unlock(&e->pair->lock);
-	if (k->break_after && e->sent >= k->break_after)
+	if (e->sent >= loop_break_after(e))
 		loop_end_finish(e, -ECONNRESET, -ECONNRESET);
+}
+
+static uint64_t loop_arrives(const struct loop_ring *r)
+{
+	return r->cut ? MIN(r->written, r->wire.cut_after) : r->written;
 }
 
 /* Up to which position the receiver sees the ring; the rest is still on its way. */
 static uint64_t loop_visible(struct loop_end *e, const struct loop_ring *r)
 {
 	uint32_t delay = loop_owner(e)->knobs.delay_polls;
+	uint64_t arrives = loop_arrives(r);
 	uint64_t polls = e->polls++;
 	uint64_t seen;
 
-	e->seen[polls % ARRAY_SIZE(e->seen)] = r->written;
+	if (!loop_kind())
+		delay = MIN(delay + r->wire.delay_polls, LOOP_DELAY_MAX);
+	e->seen[polls % ARRAY_SIZE(e->seen)] = arrives;
 	if (!delay)
-		return r->written;
+		return arrives;
 	seen = polls < delay ? 0 : e->seen[(polls - delay) % ARRAY_SIZE(e->seen)];
 	return MAX(seen, r->read);
 }
@@ -234,7 +312,7 @@ static void loop_end_receive(struct loop_end *e, struct stream_batch *b)
 
 	loop_lock(&e->pair->lock);
 	visible = loop_visible(e, r);
-	if (visible < r->written)
+	if (visible < loop_arrives(r))
 		loop_owner(e)->moved = true;
 	while (r->read < visible && e->rx_budget) {
 		size_t at = (size_t)(r->read % LOOP_RING_BYTES);
@@ -249,7 +327,7 @@ static void loop_end_receive(struct loop_end *e, struct stream_batch *b)
 		loop_kick(e->pair->owner[!e->side]);
 	}
 	over = r->read == r->written || (r->broken && stream_rx_empty(&s->rx));
-	over = over && (r->closed || r->broken);
+	over = over && (r->closed || r->broken) && !r->cut;
 	orderly = r->closed;
 	loop_unlock(&e->pair->lock);
 	if (over)
@@ -271,7 +349,7 @@ static void loop_end_drain(struct loop_end *e)
 
 	loop_lock(&e->pair->lock);
 	in->read = in->written;
-	gone = in->closed || in->broken;
+	gone = (in->closed || in->broken) && !in->cut;
 	loop_unlock(&e->pair->lock);
 	if (!stream_tx_unsent(&e->stream.tx) && !stream_tx_unreported(&e->stream.tx))
 		loop_end_finish(e, 0, -ECANCELED);

@@ -51,6 +51,9 @@ struct loop_ring {
 	uint64_t read;
 	bool closed;		/* the writer has ended in order */
 	bool broken;		/* the writer is gone, or the cable is cut */
+	bool cut;		/* nothing past wire.cut_after arrives, no end either */
+	struct loop_wire wire;
+	struct prng split;
 	char bytes[LOOP_RING_BYTES];
 };
 
@@ -112,6 +115,8 @@ void loop_unkick(struct loop *t);
 /* The end's owner gave it something to do, from outside a poll. */
 void loop_own_work(struct loop_end *e);
 
+/* The network in force; NULL: the kind one. */
+const struct loop_net *loop_net(void);
 struct loop_pair *loop_pair_new(const char *name);	/* NULL: no memory */
 void loop_end_adopt(struct loop *t, struct loop_end *e);
 void loop_end_release(struct loop_end *e);

@@ -22,6 +22,11 @@ static void nothing_to_close(struct transport *t)
 {
 }
 
+/* A child keeps what it inherited until exec or exit: all descriptors are close-on-exec. */
+static void nothing_to_abandon(struct transport *t)
+{
+}
+
 static int refuse_listen(struct transport *t, const char *address)
 {
 	return -EOPNOTSUPP;
@@ -139,6 +144,7 @@ void transport_fill_defaults(struct transport_ops *ops)
 	FILL(redirect_rx, refuse_redirect_rx);
 	FILL(bound, refuse_bound);
 	FILL(listener_fd, refuse_listener_fd);
+	FILL(abandon, nothing_to_abandon);
 #undef FILL
 }
 

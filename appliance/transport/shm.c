@@ -223,6 +223,18 @@ static void shm_close(struct transport *base)
 	free(t);
 }
 
+/* The parent goes on: its gates, its epoll set and its path are not touched. */
+static void shm_abandon(struct transport *base)
+{
+	struct shm_transport *t = shm_of(base);
+
+	list_for_each(l, &t->conns)
+		shm_conn_abandon(list_entry(l, struct shm_conn, link));
+	cleanup_closep(&t->listen_fd);
+	t->listen_fd = -1;
+	shm_close(base);
+}
+
 static int shm_open(const struct transport_config *config, struct transport **ret)
 {
 	struct shm_transport *t = calloc(1, sizeof(*t));
@@ -296,6 +308,7 @@ static struct transport_ops shm_table = {
 	.flush = shm_flush,
 	.bound = shm_bound,
 	.listener_fd = shm_listener_fd,
+	.abandon = shm_abandon,
 };
 
 static void shm_table_fill(void)

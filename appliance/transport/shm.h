@@ -267,6 +267,8 @@ void shm_conn_flush(struct shm_conn *c);
 int shm_conn_watch(struct shm_conn *c, uint32_t set, uint32_t clear);
 /* Begins the end: the socket closes and nothing is touched after it. */
 void shm_conn_end(struct shm_conn *c, int status, int cancel_status);
+/* In a forked child: closes its copies of the descriptors; nothing is left that release tells. */
+void shm_conn_abandon(struct shm_conn *c);
 /* Lets go of everything but the struct itself. */
 void shm_conn_release(struct shm_conn *c);
 int shm_disconnect(struct transport_conn *base, bool drain);

@@ -122,9 +122,20 @@ void shm_conn_end(struct shm_conn *c, int status, int cancel_status)
 		shm_gates_take_all(c);
 	/* Explicitly: after a fork the child's copy of the socket would keep it in epoll. */
 	(void)epoll_ctl(shm_owner(c)->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+	/* For the same reason: the peer must learn of the end while a child still holds a copy. */
+	(void)shutdown(c->fd, SHUT_RDWR);	/* ENOTCONN: it knows */
 	(void)close(TAKE_FD(c->fd));	/* a socket: nothing that could fail late */
 	shm_pending_drop_all(c);
 	shm_ready(c);
+}
+
+void shm_conn_abandon(struct shm_conn *c)
+{
+	const int fd = TAKE_FD(c->fd);
+
+	cleanup_closep(&fd);
+	shm_pending_drop_all(c);
+	c->phase = SHM_ENDING;
 }
 
 void shm_conn_release(struct shm_conn *c)

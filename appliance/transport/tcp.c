@@ -94,6 +94,25 @@ static void tcp_close(struct transport *transport)
 	free(t);
 }
 
+static void tcp_fd_drop(struct tcp_conn *c)
+{
+	const int fd = TAKE_FD(c->fd);
+
+	cleanup_closep(&fd);
+}
+
+/* A connection without its descriptor is only memory: tcp_close then tells nobody anything. */
+static void tcp_abandon(struct transport *transport)
+{
+	struct tcp *t = tcp_of(transport);
+
+	list_for_each(it, &t->conns)
+		tcp_fd_drop(list_entry(it, struct tcp_conn, link));
+	list_for_each(it, &t->dead)
+		tcp_fd_drop(list_entry(it, struct tcp_conn, link));
+	tcp_close(transport);
+}
+
 static int tcp_open(const struct transport_config *config, struct transport **ret)
 {
 	struct tcp *t;
@@ -292,6 +311,7 @@ static struct transport_ops tcp_ops = {
 	.redirect_rx = tcp_redirect_rx,
 	.bound = tcp_bound,
 	.listener_fd = tcp_listener_fd,
+	.abandon = tcp_abandon,
 };
 
 static void tcp_fill_table(void)

@@ -185,6 +185,9 @@ struct transport_ops {
 	int (*bound)(struct transport *t, char *text, size_t size);
 	/* The listening socket, still @t's: a dup of it goes to listen_fd of the next reactor. */
 	int (*listener_fd)(struct transport *t);
+	/* In a forked child, in place of close: frees the memory and closes the descriptors. What
+	 * the parent shares stays as it is: no shutdown, no epoll set, no gate, no path. */
+	void (*abandon)(struct transport *t);
 };
 
 struct transport {

@@ -25,7 +25,7 @@ printf '[engine]\nshards = 8\n' >"$conf.d/10-shards.conf"
 code 0 "dump" "$d" -c "$conf" --set log.level=debug --dump-config
 says "origin: drop-in and line" "shards = 8 .*10-shards.conf:2"
 says "origin: --set" "level = debug .*--set"
-says "origin: default" "policy = lru .*default"
+says "origin: default" "policy = aseg .*default"
 printf '[engine]\nshards = 8\nnonsense\n' >"$conf.d/20-bad.conf"
 code 10 "a line that is nothing" "$d" -c "$conf" --check
 says "names file and line" "20-bad.conf:3"

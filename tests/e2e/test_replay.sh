@@ -25,7 +25,8 @@ replay_exact() {
 # replay_local TRACE POLICY PAGES: the same, node and client in one process
 replay_local() {
 	"$ctl" --json replay "$1" --mode exact --in-process --shards 1 --policy "$2" --reserve 0 \
-		--pages "$3" --page-bytes 4K >"$WORK/replay.json" 2>"$WORK/out" || bad "replay failed"
+		--pages "$3" --page-bytes 4K >"$WORK/replay.json" 2>"$WORK/out" ||
+		bad "replay failed"
 	hits
 }
 

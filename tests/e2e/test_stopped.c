@@ -197,12 +197,10 @@ static void sigstop_of_idle_clients__drops_none(void **state)
 {
 	struct larder_client *c[64];
 	struct larder_client_options o = LARDER_CLIENT_OPTIONS_INIT;
-	uint32_t ns = 0;
 
 	o.keepalive_ms = 5000;
 	for (unsigned i = 0; i < 64; i++)
 		c[i] = node_client_with(&node, i % 2 ? NODE_TCP : NODE_SHM, &o);
-	ns = node_namespace(c[0], "stopped");
 	node_signal(&node, SIGSTOP);
 	sleep_ms(8000);
 	node_signal(&node, SIGCONT);
@@ -211,7 +209,8 @@ static void sigstop_of_idle_clients__drops_none(void **state)
 	for (unsigned i = 0; i < 64; i++) {
 		struct larder_client_info info;
 
-		assert_int_equal(larder_exists(c[i], ns, "get-0", 5, 3000), LARDER_OK);
+		assert_int_equal(larder_exists(c[i], node_namespace(c[i], "stopped"), "get-0", 5,
+					       3000), LARDER_OK);
 		larder_get_info(c[i], &info);
 		assert_int_equal(info.reconnects, 0);
 		larder_close(c[i]);

@@ -122,6 +122,12 @@ int larder_ns_flush(struct larder_client *c, uint32_t ns, bool force, uint32_t d
  * Memory that is direct on every transport (a memfd on shm). Page-aligned, zeroed. Freed by
  * larder_region_free when no operation uses it (-EBUSY otherwise). -ENOMEM also when hugepages were
  * asked for and are not there.
+ *
+ * On shm a node may freeze while it writes into a buffer. The pages under that buffer are replaced
+ * and the call ends with BUFFER_LOST; bytes of other buffers in these pages stay. Hugepages are
+ * replaced as a whole, by spare ones of the pool if there are any, so that buffers which begin and
+ * end on one are best. The one case in which a call outlives its deadline: there is no memory to
+ * replace with. Then it ends when there is, when the node goes on, or when the node is gone.
  */
 #define LARDER_REGION_HUGE 0x1u
 int larder_region_alloc(struct larder_client *c, size_t size, uint32_t flags,

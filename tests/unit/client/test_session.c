@@ -2,6 +2,9 @@
 /* The session: who is believed, what a lost connection costs, failing fast, keepalive, gaps. */
 #include "fake_node.h"
 
+#include "client/conn.h"
+#include "client/handle.h"
+
 static int session_open(struct rig *r, const char *url)
 {
 	struct larder_client_options o = rig_options(url);
@@ -53,15 +56,48 @@ static void handshake__client_without_the_secret(void **state)
 	rig_close(&r);
 }
 
-static void handshake__draining_is_waited_for(void **state)
+
+static void handshake__draining_is_told_at_once(void **state)
 {
 	struct rig r;
+	uint64_t before;
 
 	session_rig(&r);
 	fake_open(&r.fake, &r.clock, "loop", "session");
 	r.fake.refuse = LARDER_DRAINING;
-	assert_int_equal(session_open(&r, "loop://session"), LARDER_DISCONNECTED);
-	assert_non_null(strstr(larder_last_error(), "the fake refuses"));
+	before = r.clock.now_ns;
+	assert_int_equal(session_open(&r, "loop://session"), LARDER_DRAINING);
+	assert_true(r.clock.now_ns - before < 500 * NSEC_PER_MSEC);
+	assert_string_equal(larder_last_error(), "the fake refuses");
+	assert_int_equal(larder_ping(r.c, 1000), LARDER_DRAINING);
+	/* undone: found within a second */
+	r.fake.refuse = 0;
+	r.clock.now_ns += NSEC_PER_SEC;
+	rig_turn(&r, 200);
+	assert_int_equal(larder_ping(r.c, 1000), LARDER_OK);
+	rig_close(&r);
+}
+
+/* The connection is lost under a call, and the node takes no new one. */
+static void handshake__draining_ends_what_waits(void **state)
+{
+	struct rig r;
+	struct larder_item item = { .key = "k", .key_len = 1 };
+	struct larder_batch b = { .opcode = LARDER_OP_EXISTS, .items = &item, .n_items = 1 };
+	struct larder_batch *back;
+
+	rig_open(&r, "session");
+	b.ns = r.ns;
+	r.fake.mute = true;
+	assert_int_equal(larder_submit(r.c, &b), 0);
+	rig_turn(&r, 20);
+	r.fake.mute = false;
+	r.fake.refuse = LARDER_DRAINING;
+	assert_int_equal(loop_break(r.fake.conns[0].tc), 0);
+	rig_turn(&r, 200);
+	assert_int_equal(larder_poll(r.c, &back, 1), 1);
+	assert_int_equal(item.status, LARDER_DRAINING);
+	assert_string_equal(larder_last_error(), "the fake refuses");
 	rig_close(&r);
 }
 
@@ -222,6 +258,81 @@ static void silent_node__is_answered_for(void **state)
 	rig_close(&r);
 }
 
+/* Connecting succeeds, as the kernel does it for a stopped process; nobody shakes hands. */
+static void deaf_node__is_answered_for(void **state)
+{
+	struct rig r;
+	uint64_t before;
+	int slow = 0;
+
+	rig_open(&r, "session");
+	r.frozen = true;
+	assert_int_equal(loop_break(r.fake.conns[0].tc), 0);
+	rig_turn(&r, 50);
+	for (int i = 0; i < 1000; i++) {
+		before = r.clock.now_ns;
+		assert_int_equal(larder_exists(r.c, r.ns, "k", 1, 20), LARDER_DISCONNECTED);
+		slow += r.clock.now_ns - before >= NSEC_PER_MSEC;
+		r.clock.now_ns += 5 * NSEC_PER_MSEC;	/* attempts come and go meanwhile */
+	}
+	assert_int_equal(slow, 3);
+	r.frozen = false;
+	before = r.clock.now_ns;
+	while (larder_exists(r.c, r.ns, "k", 1, 100) != LARDER_NOT_FOUND) {
+		rig_turn(&r, 1);
+		r.clock.now_ns += NSEC_PER_MSEC;
+		assert_true(r.clock.now_ns - before < NSEC_PER_SEC);
+	}
+	rig_close(&r);
+}
+
+/* No credit is free, but the node talks: that is not silence. */
+static void deaf_node__counts_only_what_nobody_answered(void **state)
+{
+	struct rig r;
+	struct larder_item item[2] = { { .key = "k", .key_len = 1 }, { .key = "k", .key_len = 1 } };
+	struct larder_batch b[2], *back[2];
+
+	rig_open(&r, "session");
+	for (int round = 0; round < 5; round++) {
+		/* a session that is being made takes longer than the deadline, and speaks */
+		assert_int_equal(loop_break(r.fake.conns[0].tc), 0);
+		for (int i = 0; i < 2; i++) {
+			b[i] = (struct larder_batch){ .opcode = LARDER_OP_EXISTS, .ns = r.ns,
+						      .items = &item[i], .n_items = 1,
+						      .deadline_ms = 1 };
+			assert_int_equal(larder_submit(r.c, &b[i]), 0);
+		}
+		rig_turn(&r, 2);
+		while (r.c->core.conn == NULL || r.c->core.heard_ns < r.c->core.conn->started_ns)
+			rig_turn(&r, 1);
+		r.clock.now_ns += 2 * NSEC_PER_MSEC;
+		(void)larder_step(r.c);
+		assert_int_equal(r.c->core.failures, 0);
+		rig_turn(&r, 200);
+		assert_int_equal(larder_poll(r.c, back, 2), 2);
+		assert_int_equal(larder_ping(r.c, 1000), LARDER_OK);
+	}
+	rig_close(&r);
+}
+
+/* The node is stopped for so long, and then goes on. */
+static void session_silence(struct rig *r, unsigned ms, bool ask)
+{
+	r->frozen = true;
+	if (ask)
+		assert_int_equal(larder_exists(r->c, r->ns, "k", 1, 20), LARDER_DEADLINE);
+	for (unsigned i = 0; i < ms / 200; i++) {
+		r->clock.now_ns += 200 * NSEC_PER_MSEC;
+		rig_turn(r, 4);
+	}
+	r->frozen = false;
+	rig_turn(r, 50);
+	r->clock.now_ns += NSEC_PER_SEC;
+	rig_turn(r, 50);
+	assert_int_equal(larder_ping(r->c, 1000), LARDER_OK);
+}
+
 static void keepalive__idle_connection(void **state)
 {
 	struct rig r;
@@ -234,17 +345,15 @@ static void keepalive__idle_connection(void **state)
 	/* twenty seconds at one second each */
 	assert_in_range(r.fake.count[LARDER_OP_PING], 15, 25);
 	assert_int_equal(r.fake.handshakes, 1);
-	r.frozen = true;
-	for (int i = 0; i < 20; i++) {
-		r.clock.now_ns += 200 * NSEC_PER_MSEC;
-		rig_turn(&r, 4);
-	}
-	r.frozen = false;
-	rig_turn(&r, 50);
-	r.clock.now_ns += NSEC_PER_SEC;
-	rig_turn(&r, 50);
-	assert_int_equal(larder_ping(r.c, 1000), LARDER_OK);
+	/* silence: of three keepalives when nobody asks, of one when somebody does */
+	session_silence(&r, 8000, false);
+	assert_int_equal(r.fake.handshakes, 1);
+	session_silence(&r, 10000, false);
 	assert_int_equal(r.fake.handshakes, 2);
+	session_silence(&r, 2000, true);
+	assert_int_equal(r.fake.handshakes, 2);
+	session_silence(&r, 4000, true);
+	assert_int_equal(r.fake.handshakes, 3);
 	rig_close(&r);
 }
 
@@ -282,7 +391,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(handshake__node_without_the_secret),
 		cmocka_unit_test(handshake__client_without_the_secret),
-		cmocka_unit_test(handshake__draining_is_waited_for),
+		cmocka_unit_test(handshake__draining_is_told_at_once),
+		cmocka_unit_test(handshake__draining_ends_what_waits),
 		cmocka_unit_test(open__before_the_node),
 		cmocka_unit_test(node__never_there),
 		cmocka_unit_test(connection__lost_and_found),
@@ -290,6 +400,8 @@ int main(void)
 		cmocka_unit_test(stream__ends_with_its_connection),
 		cmocka_unit_test(sick_node__is_answered_for),
 		cmocka_unit_test(silent_node__is_answered_for),
+		cmocka_unit_test(deaf_node__is_answered_for),
+		cmocka_unit_test(deaf_node__counts_only_what_nobody_answered),
 		cmocka_unit_test(keepalive__idle_connection),
 		cmocka_unit_test(keepalive__silence_while_nobody_looked),
 		cmocka_unit_test(close__ends_what_is_under_way),

@@ -1,63 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one-sided side of the client, over shm: regions, the bounce, gates, and what becomes of a
- * buffer in which the node froze. A frozen gate is made by a wrapper around the transport's table.
+ * The one-sided side of the client, over shm: regions, the bounce, gates. What becomes of a buffer
+ * in which the node froze is in test_lost.c.
  */
-#include <sys/mman.h>
-
-#include "fake_node.h"
-
-#include "client/handle.h"
-
-#define VALUE_LEN (600u * 1024u)
-
-static char shm_path[64];
-
-static void shm_open_rig(struct rig *r, uint64_t bounce)
-{
-	struct larder_client_options o;
-	char url[96];
-
-	snprintf(shm_path, sizeof(shm_path), "/tmp/larder-client-%d.sock", (int)getpid());
-	(void)unlink(shm_path);
-	memset(r, 0, sizeof(*r));
-	r->clock.now_ns = 1000 * NSEC_PER_SEC;
-	r->clock.seed = 1;
-	r->tick_ns = 20 * NSEC_PER_USEC;
-	fake_open(&r->fake, &r->clock, "shm", shm_path);
-	snprintf(url, sizeof(url), "shm://%s", shm_path);
-	o = rig_options(url);
-	o.bounce_bytes = bounce;
-	rig_client(r, &o);
-	assert_int_equal(larder_ns_open(r->c, "space", NULL, LARDER_NS_CREATE, 1000, &r->ns), 0);
-}
-
-static void shm_close_rig(struct rig *r)
-{
-	rig_close(r);
-	(void)unlink(shm_path);
-}
-
-/* A transport whose gates are stuck when told. */
-static bool gate_stuck;
-static struct transport_ops gate_ops;
-static int (*gate_take_real)(struct transport_conn *c, uint32_t gate);
-
-static int gate_take(struct transport_conn *c, uint32_t gate)
-{
-	return gate_stuck ? -EBUSY : gate_take_real(c, gate);
-}
-
-static void gate_wrap(struct rig *r)
-{
-	struct transport *t = r->c->core.targets[0].transport;
-
-	gate_ops = *t->ops;
-	gate_take_real = gate_ops.gate_take;
-	gate_ops.gate_take = gate_take;
-	t->ops = &gate_ops;
-	gate_stuck = true;
-}
+#include "shm_rig.h"
 
 static void put_get__through_the_bounce(void **state)
 {
@@ -266,130 +212,6 @@ static void get__deadline_and_the_gate_is_free(void **state)
 	free(v);
 }
 
-static void get__node_frozen_inside(void **state)
-{
-	struct rig r;
-	struct larder_region *region;
-	struct larder_client_info info;
-	uint8_t *m, *buffer, *v = malloc(VALUE_LEN);
-	uint64_t before;
-	size_t len;
-
-	assert_non_null(v);
-	rig_fill(v, VALUE_LEN, 7);
-	shm_open_rig(&r, 0);
-	(void)fake_put(&r.fake, "v", v, VALUE_LEN);
-	assert_int_equal(larder_region_alloc(r.c, 4 * VALUE_LEN, 0, &region), 0);
-	m = larder_region_addr(region);
-	buffer = m + 5000;
-	assert_int_equal(larder_get(r.c, r.ns, "v", 1, buffer, VALUE_LEN, &len, 1000), LARDER_OK);
-	memset(m, 0x77, 4 * VALUE_LEN);
-	gate_wrap(&r);
-	r.frozen = true;
-	before = r.clock.now_ns;
-	assert_int_equal(larder_get(r.c, r.ns, "v", 1, buffer, VALUE_LEN, &len, 100),
-			 LARDER_BUFFER_LOST);
-	assert_in_range(r.clock.now_ns - before, 100 * NSEC_PER_MSEC, 220 * NSEC_PER_MSEC);
-	larder_get_info(r.c, &info);
-	assert_int_equal(info.buffers_lost, 1);
-	/* bytes outside the buffer are what they were */
-	for (size_t i = 0; i < 5000; i++)
-		assert_int_equal(m[i], 0x77);
-	for (size_t i = 5000 + VALUE_LEN; i < 4 * VALUE_LEN; i++)
-		assert_int_equal(m[i], 0x77);
-	/* the node goes on and writes: not where we look */
-	memset(buffer, 0x33, VALUE_LEN);
-	r.frozen = false;
-	gate_stuck = false;
-	rig_turn(&r, 50);
-	for (size_t i = 0; i < VALUE_LEN; i++)
-		assert_int_equal(buffer[i], 0x33);
-	/* through the bounce until it is renewed */
-	assert_int_equal(larder_get(r.c, r.ns, "v", 1, buffer, VALUE_LEN, &len, 1000), LARDER_OK);
-	assert_memory_equal(buffer, v, VALUE_LEN);
-	assert_int_equal(r.fake.count[LARDER_OP_REGION_ADD], 2);
-	assert_int_equal(larder_region_renew(region), 0);
-	assert_memory_equal(buffer, v, VALUE_LEN);
-	assert_int_equal(m[0], 0x77);
-	memset(buffer, 0, VALUE_LEN);
-	assert_int_equal(larder_get(r.c, r.ns, "v", 1, buffer, VALUE_LEN, &len, 1000), LARDER_OK);
-	assert_memory_equal(buffer, v, VALUE_LEN);
-	assert_int_equal(r.fake.count[LARDER_OP_REGION_ADD], 3);
-	assert_int_equal(larder_region_free(region), 0);
-	shm_close_rig(&r);
-	free(v);
-}
-
-static void get__frozen_inside_the_bounce(void **state)
-{
-	struct rig r;
-	uint8_t buffer[100];
-	size_t len;
-
-	shm_open_rig(&r, 0);
-	(void)fake_put(&r.fake, "v", "0123456789", 10);
-	assert_int_equal(larder_get(r.c, r.ns, "v", 1, buffer, 100, &len, 1000), LARDER_OK);
-	gate_wrap(&r);
-	r.frozen = true;
-	/* the caller's memory was never in danger */
-	assert_int_equal(larder_get(r.c, r.ns, "v", 1, buffer, 100, &len, 100), LARDER_DEADLINE);
-	r.frozen = false;
-	gate_stuck = false;
-	rig_turn(&r, 20);
-	assert_int_equal(larder_get(r.c, r.ns, "v", 1, buffer, 100, &len, 1000), LARDER_OK);
-	shm_close_rig(&r);
-}
-
-static void neighbour__of_a_lost_page(void **state)
-{
-	struct rig r;
-	struct larder_region *region;
-	struct iovec iov[2];
-	struct larder_item item[2];
-	struct larder_batch b[2], *back[2];
-	uint8_t *m;
-	size_t len;
-
-	shm_open_rig(&r, 0);
-	(void)fake_put(&r.fake, "v", "0123456789", 10);
-	assert_int_equal(larder_region_alloc(r.c, 4096, 0, &region), 0);
-	m = larder_region_addr(region);
-	assert_int_equal(larder_get(r.c, r.ns, "v", 1, m, 100, &len, 1000), LARDER_OK);
-	memset(m, 0, 4096);
-	gate_wrap(&r);
-	r.frozen = true;
-	for (int i = 0; i < 2; i++) {
-		iov[i] = (struct iovec){ m + i * 100, 100 };
-		item[i] = (struct larder_item){ .key = "v", .key_len = 1, .iov = &iov[i],
-						.iovcnt = 1 };
-		b[i] = (struct larder_batch){ .opcode = LARDER_OP_GET, .ns = r.ns,
-					      .items = &item[i], .n_items = 1,
-					      .flags = LARDER_F_NO_CHECKS,
-					      .deadline_ms = i ? 5000 : 100 };
-		assert_int_equal(larder_submit(r.c, &b[i]), 0);
-	}
-	rig_turn(&r, 10);
-	r.clock.now_ns += 101 * NSEC_PER_MSEC;
-	rig_turn(&r, 5);
-	r.clock.now_ns += 51 * NSEC_PER_MSEC;
-	rig_turn(&r, 5);
-	r.clock.now_ns += 51 * NSEC_PER_MSEC;
-	rig_turn(&r, 5);
-	assert_int_equal(larder_poll(r.c, back, 2), 1);
-	assert_int_equal(item[0].status, LARDER_BUFFER_LOST);
-	assert_int_equal(item[1].status, -1);
-	/* its answer is about the old page: it is fetched again */
-	r.frozen = false;
-	gate_stuck = false;
-	rig_turn(&r, 100);
-	assert_int_equal(larder_poll(r.c, back, 2), 1);
-	assert_int_equal(item[1].status, LARDER_OK);
-	assert_memory_equal(m + 100, "0123456789", 10);
-	assert_int_equal(m[0], 0);
-	assert_int_equal(larder_region_free(region), 0);
-	shm_close_rig(&r);
-}
-
 static void stream__parts_from_region_and_heap(void **state)
 {
 	struct rig r;
@@ -426,9 +248,6 @@ int main(void)
 		cmocka_unit_test(region__in_use),
 		cmocka_unit_test(reconnect__regions_are_made_known_again),
 		cmocka_unit_test(get__deadline_and_the_gate_is_free),
-		cmocka_unit_test(get__node_frozen_inside),
-		cmocka_unit_test(get__frozen_inside_the_bounce),
-		cmocka_unit_test(neighbour__of_a_lost_page),
 		cmocka_unit_test(stream__parts_from_region_and_heap),
 	};
 
