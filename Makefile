@@ -64,6 +64,7 @@ help:
 ## make check-quick   the inner loop: unit tests, contract, fuzz corpus, lint
 ## make check-native  FLAVOUR=asan|tsan: the native tiers under a sanitizer
 ## make bench         ceilings, then the node; figures, chart
+## make eviction      hit rates of the default policy on the public traces: docs/eviction.md
 ## make lint          layers and limits
 ## make install       DESTDIR= PREFIX=
 

@@ -17,6 +17,8 @@
 
 #include <ini.h>
 
+#include <larder/node.h>
+
 const struct config_option config_options[CONFIG_OPTIONS] = {
 #define OPTION(section, key, type, def, min, max, live, text)                                      \
 	{ #section, #key, CONFIG_##type, def, min, max, live, text },
@@ -306,7 +308,7 @@ static bool config_power_of_two(uint64_t n)
 
 int config_validate(struct config *c)
 {
-	const char *policy = config_string(c, CONFIG_engine_policy);
+	const char *policy = config_string(c, CONFIG_engine_policy), *policies;
 	uint64_t page = config_number(c, CONFIG_memory_page_size);
 	uint64_t pages = config_number(c, CONFIG_memory_pages);
 	uint64_t size = pages ? pages * page : config_number(c, CONFIG_memory_size);
@@ -320,9 +322,9 @@ int config_validate(struct config *c)
 		return config_fail(c, -EINVAL, "%s: engine.shards: %s is no power of two",
 				   c->value[CONFIG_engine_shards].origin,
 				   config_string(c, CONFIG_engine_shards));
-	if (strcmp(policy, "lru") != 0 && strcmp(policy, "fifo") != 0)
-		return config_fail(c, -EINVAL, "%s: engine.policy: \"%s\" is neither lru nor fifo",
-				   c->value[CONFIG_engine_policy].origin, policy);
+	if (!larder_node_policy_known(policy, &policies))
+		return config_fail(c, -EINVAL, "%s: engine.policy: \"%s\" is none of %s",
+				   c->value[CONFIG_engine_policy].origin, policy, policies);
 	if (config_log_level(config_string(c, CONFIG_log_level)) < 0)
 		return config_fail(
 			c, -EINVAL,

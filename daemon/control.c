@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <larder/status.h>
+
 #include "control_protocol.h"
 #include "say.h"
 
@@ -163,7 +165,21 @@ static json_t *control_admin(struct control_conn *c, const char *cmd)
 		 : control_done(0);
 }
 
-static json_t *control_answer(struct control_conn *c, const char *cmd)
+static json_t *control_why(const struct control_calls *calls, const json_t *request)
+{
+	int status;
+	json_t *why = calls->why(calls->user, request, &status);
+
+	if (why)
+		return json_pack("{s:b, s:o}", "ok", 1, "result", why);
+	if (status == LARDER_BAD_REQUEST)
+		return control_refusal("BAD_REQUEST", "why: wanted \"tenant\", and \"ns\" and "
+						      "\"key\" as larderctl spells them");
+	return control_refusal(larder_status_name(status), status == LARDER_NOT_FOUND ?
+			       "no such tenant or namespace" : larder_status_text(status));
+}
+
+static json_t *control_answer(struct control_conn *c, const char *cmd, const json_t *request)
 {
 	const struct control_calls *calls = &c->control->calls;
 
@@ -177,6 +193,8 @@ static json_t *control_answer(struct control_conn *c, const char *cmd)
 
 		return stats ? json_pack("{s:b, s:o}", "ok", 1, "result", stats) : NULL;
 	}
+	if (strcmp(cmd, LARDER_CONTROL_WHY) == 0)
+		return control_why(calls, request);
 	if (strcmp(cmd, LARDER_CONTROL_LEDGER) == 0) {
 		int fd = calls->ledger_fd(calls->user);
 
@@ -189,7 +207,7 @@ static json_t *control_answer(struct control_conn *c, const char *cmd)
 	    strcmp(cmd, LARDER_CONTROL_RELOAD) == 0)
 		return control_admin(c, cmd);
 	return control_refusal("UNSUPPORTED",
-			       "no such command: ping, stats, ledger, drain, undrain, reload");
+			       "no such command: ping, stats, why, ledger, drain, undrain, reload");
 }
 
 /* Answers the line in c->in. 0 or -errno: the connection is no good. */
@@ -197,7 +215,7 @@ static int conn_line(struct control_conn *c, const char *line, size_t len)
 {
 	json_t *request = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
 	const char *cmd = json_string_value(json_object_get(request, "cmd"));
-	json_t *answer = cmd ? control_answer(c, cmd)
+	json_t *answer = cmd ? control_answer(c, cmd, request)
 			     : control_refusal("BAD_REQUEST", "wanted one line {\"cmd\":\"...\"}");
 
 	json_decref(request);

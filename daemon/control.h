@@ -17,6 +17,8 @@ struct control;
 /* What the socket asks of the daemon; @user is handed through. */
 struct control_calls {
 	json_t *(*stats)(void *user);			/* a new reference; NULL: out of memory */
+	/* NULL: *@ret_status says what was wrong with the request */
+	json_t *(*why)(void *user, const json_t *request, int *ret_status);
 	int (*drain)(void *user, bool on);		/* 0 or -errno */
 	int (*reload)(void *user, char *error, size_t size); /* -errno: @error is the line */
 	int (*ledger_fd)(void *user);			/* the caller closes it; -errno */

@@ -22,6 +22,12 @@
  *		draining, drained (nothing is under way), then the objects "memory", "objects",
  *		"connections" of figures, and "tenants": for each tenant's name an object of
  *		figures out of the ledger.
+ * "why"	stats group	what became of a key; the request has "tenant", and "ns" and
+ *		"key" as larderctl spells them. "fate": "present", "evicted", "refused" or "unknown"
+ *		(not in the record); "record_ms" and "record_entries", how far back the record goes;
+ *		evicted: "ago_ms", "age_ms" (not touched for so long), "room_for", the tenant for
+ *		whom, left out when room was made ahead of need; refused: "ago_ms", "status".
+ *		NOT_FOUND: no such tenant or namespace.
  * "ledger"	stats group	{}; the reply's first byte carries one descriptor (SCM_RIGHTS): the
  *		ledger's memfd, to be mapped PROT_READ, MAP_SHARED; layout in <larder/ledger.h>.
  * "drain"	admin group	{}: draining has begun; asking again is harmless.
@@ -41,6 +47,7 @@
 
 #define LARDER_CONTROL_PING "ping"
 #define LARDER_CONTROL_STATS "stats"
+#define LARDER_CONTROL_WHY "why"
 #define LARDER_CONTROL_LEDGER "ledger"
 #define LARDER_CONTROL_DRAIN "drain"
 #define LARDER_CONTROL_UNDRAIN "undrain"

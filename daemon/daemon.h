@@ -56,5 +56,7 @@ int daemon_reload(struct daemon *d, char *error, size_t size);
 
 /* The "stats" answer: a new reference or NULL. */
 json_t *daemon_stats(struct daemon *d);
+/* Answers a request "why" (control_protocol.h). NULL: *@ret_status says why not. */
+json_t *daemon_why(struct daemon *d, const json_t *request, int *ret_status);
 
 #endif

@@ -153,6 +153,11 @@ static json_t *loop_stats(void *user)
 	return daemon_stats(user);
 }
 
+static json_t *loop_why(void *user, const json_t *request, int *ret_status)
+{
+	return daemon_why(user, request, ret_status);
+}
+
 static int loop_drain(void *user, bool on)
 {
 	struct daemon *d = user;
@@ -179,7 +184,8 @@ static int loop_ledger_fd(void *user)
 
 static int loop_sources(struct daemon *d)
 {
-	const struct control_calls calls = { .stats = loop_stats, .drain = loop_drain,
+	const struct control_calls calls = { .stats = loop_stats, .why = loop_why,
+					     .drain = loop_drain,
 					     .reload = loop_reload_call,
 					     .ledger_fd = loop_ledger_fd, .user = d };
 	const char *socket = config_string(&d->config, CONFIG_control_socket);

@@ -2,10 +2,13 @@
 /* The node's figures as JSON, for the control socket. Names end with their unit. */
 #include "daemon.h"
 
+#include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <larder/key.h>
 #include <larder/ledger.h>
 #include <larder/status.h>
 
@@ -59,6 +62,24 @@ static json_t *stats_connections(const struct larder_node_stats *s)
 	return o;
 }
 
+/*
+ * Seconds: half of the victims had been touched within that time. A bound of the ledger's buckets,
+ * so it is right to a factor of four; 0 = there were none.
+ */
+static uint64_t stats_age(const uint64_t evicted[LARDER_LEDGER_AGES])
+{
+	uint64_t all = 0, seen = 0;
+
+	for (unsigned i = 0; i < LARDER_LEDGER_AGES; i++)
+		all += evicted[i];
+	for (unsigned i = 0; all && i < LARDER_LEDGER_AGES; i++) {
+		seen += evicted[i];
+		if (2 * seen >= all)
+			return 1ull << 2 * i;
+	}
+	return 0;
+}
+
 /* One tenant's line: its gauges, and its usage summed over the writers. */
 static json_t *stats_tenant(const struct larder_ledger_header *h, const char *base, uint32_t slot)
 {
@@ -67,6 +88,7 @@ static json_t *stats_tenant(const struct larder_ledger_header *h, const char *ba
 	const struct larder_usage *u =
 		(const void *)(base + h->section[LARDER_SECTION_USAGE].offset);
 	uint64_t ops = 0, in = 0, out = 0, hits = 0, gets = 0, puts = 0, evicted = 0, refused = 0;
+	uint64_t ages[LARDER_LEDGER_AGES] = { 0 };
 	json_t *o = json_object();
 
 	for (uint32_t w = 0; w < h->writers; w++) {
@@ -80,6 +102,8 @@ static json_t *stats_tenant(const struct larder_ledger_header *h, const char *ba
 		in += one->bytes[LARDER_CAUSE_CLIENT_WRITE];
 		out += one->bytes[LARDER_CAUSE_CLIENT_READ] + one->bytes[LARDER_CAUSE_VIEW];
 		evicted += one->evicted_objects;
+		for (unsigned i = 0; i < LARDER_LEDGER_AGES; i++)
+			ages[i] += one->evicted_age[i];
 		refused += one->status[LARDER_NO_SPACE] + one->status[LARDER_QUOTA] +
 			   one->status[LARDER_THROTTLED] + one->status[LARDER_DRAINING];
 	}
@@ -94,6 +118,7 @@ static json_t *stats_tenant(const struct larder_ledger_header *h, const char *ba
 	stats_add(o, "bytes_in", in);
 	stats_add(o, "bytes_out", out);
 	stats_add(o, "evicted_objects", evicted);
+	stats_add(o, "evicted_age_s", stats_age(ages));
 	stats_add(o, "refused", refused);
 	return o;
 }
@@ -123,6 +148,49 @@ static json_t *stats_tenants(struct daemon *d)
 						  stats_tenant(h, (const char *)h, i));
 	(void)munmap((void *)(uintptr_t)h, (size_t)st.st_size);
 	return all;
+}
+
+/* One member of a request, spelled like a key. Its length, or -EINVAL. */
+static int stats_spelled(const json_t *request, const char *member, void *bytes, size_t size)
+{
+	const char *text = json_string_value(json_object_get(request, member));
+	bool is_hash = false;
+	int n = text ? larder_key_parse(text, bytes, size, &is_hash) : -EINVAL;
+
+	return is_hash ? -EINVAL : n;
+}
+
+json_t *daemon_why(struct daemon *d, const json_t *request, int *ret_status)
+{
+	const char *tenant = json_string_value(json_object_get(request, "tenant"));
+	uint8_t ns[LARDER_KEY_MAX], key[LARDER_KEY_MAX];
+	int ns_len = stats_spelled(request, "ns", ns, sizeof(ns));
+	int key_len = stats_spelled(request, "key", key, sizeof(key)), r;
+	struct larder_node_why w;
+	json_t *o;
+
+	*ret_status = LARDER_BAD_REQUEST;
+	if (!tenant || ns_len < 0 || key_len < 0)
+		return NULL;
+	r = larder_node_why(d->node, tenant, ns, (size_t)ns_len, key, (size_t)key_len, &w);
+	if (r == -ENOENT)
+		*ret_status = LARDER_NOT_FOUND;
+	if (r < 0)
+		return NULL;
+	o = json_pack("{s:s, s:I, s:I}", "fate", w.fate, "record_ms", (json_int_t)w.record_ms,
+		      "record_entries", (json_int_t)w.record_entries);
+	if (strcmp(w.fate, "evicted") == 0) {
+		stats_add(o, "ago_ms", w.ago_ms);
+		stats_add(o, "age_ms", w.age_ms);
+		if (w.room_for[0])
+			(void)json_object_set_new(o, "room_for", json_string(w.room_for));
+	} else if (strcmp(w.fate, "refused") == 0) {
+		stats_add(o, "ago_ms", w.ago_ms);
+		(void)json_object_set_new(o, "status",
+					  json_string(larder_status_name(w.status)));
+	}
+	*ret_status = o ? LARDER_OK : LARDER_INTERNAL;
+	return o;
 }
 
 json_t *daemon_stats(struct daemon *d)

@@ -40,6 +40,17 @@ BENCH_ARGUMENTS ?=
 $(B)/tests/bench/ceiling: tests/bench/ceiling.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -D_GNU_SOURCE -std=gnu11 -O2 $(WARN) $< -o $@
+
+# --- docs/eviction.md: hit rates of the default policy on the public traces, from LARDER_TRACES ---
+POLICY_REPLAY := $(B)/tests/bench/policy_replay
+$(POLICY_REPLAY): $(B)/obj/tests/bench/policy_replay.o $(call archives,engine $(DEPS_engine))
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -o $@ $(ALL_LIBS)
+.PHONY: eviction
+eviction: $(POLICY_REPLAY)
+	$(Q)tests/bench/eviction.py --replay $< --out docs/eviction.md
+
 bench: deps
 	@$(MAKE) --no-print-directory all $(B)/tests/bench/ceiling
 	@tests/bench/bench.py --bin $(abspath $(BIN)) --ceiling $(abspath $(B)/tests/bench/ceiling) \

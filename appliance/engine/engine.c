@@ -134,6 +134,21 @@ static int engine_init_namespaces(struct engine *e)
 	return 0;
 }
 
+static int engine_init_ghost(struct engine *e)
+{
+	uint32_t pages = arena_pages(e->arena);
+	int rc;
+
+	if (!e->policy->ghost)
+		return 0;
+	/* an object has a page of its own and a record of its own */
+	rc = policy_ghost_new(e->shard_bits, MIN(pages, e->capacity), pages, &e->ghost);
+	if (rc == 0)
+		log_info(e->log, "engine: policy %s remembers what it evicted in %zu KiB",
+			 e->policy->name, policy_ghost_bytes(e->ghost) / 1024);
+	return rc;
+}
+
 static int engine_init(struct engine *e, const struct engine_config *c, uint64_t now)
 {
 	int rc = records_set_boot(e->records, c->boot_id);
@@ -151,6 +166,10 @@ static int engine_init(struct engine *e, const struct engine_config *c, uint64_t
 		rc = engine_init_namespaces(e);
 	if (rc == 0)
 		rc = engine_leases_init(e);
+	if (rc == 0)
+		rc = engine_history_init(e);
+	if (rc == 0)
+		rc = engine_init_ghost(e);
 	if (rc == 0)
 		rc = engine_rebuild(e, now);
 	if (rc == -ENOMEM)
@@ -226,6 +245,7 @@ struct engine *engine_close(struct engine *e)
 		engine_unclaim(e);
 	engine_directory_done(e);
 	engine_leases_done(e);
+	engine_history_done(e);
 	for (uint32_t i = 0; e->reactor && i < e->reactors; i++) {
 		heap_done(&e->reactor[i].deadlines);
 		free(e->reactor[i].runs);
@@ -233,6 +253,7 @@ struct engine *engine_close(struct engine *e)
 	for (uint32_t i = 0; e->shard && i < e->shards; i++)
 		(void)pthread_mutex_destroy(&e->shard[i].lock);	/* fails only while held */
 	(void)pthread_mutex_destroy(&e->control);
+	e->ghost = policy_ghost_free(e->ghost);
 	free(e->namespaces);
 	free(e->waiters);
 	free(e->reactor);

@@ -49,7 +49,7 @@ struct engine_config {
 	const struct larder_log *log;	/* may be NULL */
 	uint32_t shards;		/* power of two, 1 to 1024 */
 	uint32_t reactors;		/* 1 to 64 */
-	const char *policy;		/* "fifo", "lru" */
+	const char *policy;		/* policy_find */
 	uint32_t reserve_pages;		/* kept free ahead of need; 0 = evict exactly on demand */
 	uint64_t max_value_bytes;
 	uint32_t lease_max_ms;
@@ -123,8 +123,37 @@ const struct namespace_record *engine_namespace(struct engine *e, uint32_t tenan
 						uint32_t ns);
 /* Sums of one namespace. */
 void engine_namespace_usage(struct engine *e, uint32_t ns, uint64_t *objects, uint64_t *bytes);
+/*
+ * Which keys are worth writing. SECOND_TOUCH: a PUT of a key that was neither put nor evicted
+ * lately ends as QUOTA and is remembered, the next one is stored. Kept with the namespace.
+ * LARDER_OK, NOT_FOUND or UNSUPPORTED (the policy remembers nothing).
+ */
+enum engine_admission { ENGINE_ADMIT_ALL, ENGINE_ADMIT_SECOND_TOUCH };
+int engine_namespace_set_admission(struct engine *e, uint32_t tenant, uint32_t ns,
+				   enum engine_admission admission);
+enum engine_admission engine_namespace_admission(struct engine *e, uint32_t ns);
 const char *engine_tenant_name(struct engine *e, uint32_t tenant);
 struct records *engine_records(struct engine *e);
+
+/* What became of a key, as far as the bounded record of evictions and refusals reaches. */
+enum engine_fate {
+	ENGINE_FATE_UNKNOWN,	/* not there, and not in the record: deleted, expired, never seen */
+	ENGINE_FATE_PRESENT,
+	ENGINE_FATE_EVICTED,
+	ENGINE_FATE_REFUSED,	/* its last PUT was */
+};
+struct engine_why {
+	enum engine_fate fate;
+	int status;		/* REFUSED: what the writer was told */
+	uint64_t when_ns;
+	uint32_t age_ms;	/* EVICTED: since its last touch */
+	uint32_t room_for;	/* EVICTED: for which tenant; UINT32_MAX: ahead of need */
+	uint64_t since_ns;	/* of the oldest entry; now when there is none */
+	uint64_t entries;	/* that the record has */
+};
+/* Any thread; not for the data path. False: no such namespace of that tenant, or no key. */
+bool engine_why(struct engine *e, uint32_t tenant, uint32_t ns, const void *key, uint16_t key_len,
+		struct engine_why *ret);
 
 /* For tests and the model: everything that must return to where it was. */
 struct engine_counts {

@@ -16,12 +16,12 @@
 #include "engine/engine_internal.h"
 
 #define EVICT_TAILS_MAX 64u		/* kept tails of one tenant that one call looks at */
+#define EVICT_BALANCE_MAX 4u		/* objects that one insert or hit moves between lists */
 #define EVICT_TENANTS_MAX 4u
 #define EVICT_SHARDS_SAMPLED 4u
 #define EVICT_LISTS_MAX 1024u		/* empty lists that one turn of the walk passes */
 #define EVICT_AHEAD 4u			/* victims ahead of need per turn */
 #define EVICT_PAUSE_NS (10 * NSEC_PER_MSEC)
-#define EVICT_SEGMENT_ANY POLICY_SEGMENTS
 #define EXPIRE_CYCLE_NS (60 * NSEC_PER_SEC)	/* one walk over all slots */
 #define EXPIRE_MAX 1024u
 
@@ -34,33 +34,37 @@ static bool evict_allowed(struct engine *e, uint32_t slot, uint64_t now)
 	       __atomic_load_n(&engine_record(e, slot)->pins, __ATOMIC_RELAXED) >> 16 == 0;
 }
 
-/* Takes out the policy's victim of that set (or a segment's tail), or moves it out of the way. */
+/* Takes out the policy's victim in that segment, or moves it out of the way. */
 static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uint32_t shard,
 				  uint32_t segment, uint64_t now)
 {
 	struct engine *e = r->engine;
-	struct policy_set *set = engine_set_of(e, tenant, shard);
+	struct policy_place place;
+	enum engine_end why;
 	uint64_t at;
 	uint32_t slot;
 	bool free;
 
 	engine_lock(e, shard);
-	slot = segment == EVICT_SEGMENT_ANY ? e->policy->victim(e->objects, set, &at)
-					    : set->seg[segment].tail;
+	place = engine_place(e, tenant, shard, now);
+	slot = e->policy->victim(e->objects, place.set, segment, &at);
 	if (slot == RECORD_NONE) {
 		engine_unlock(e, shard);
 		return TAIL_NONE;
 	}
 	if (!evict_allowed(e, slot, now)) {
-		struct policy_list *list = &set->seg[e->objects[slot].seg];
-
-		policy_list_remove(e->objects, list, slot);
-		policy_list_push_head(e->objects, list, slot);
-		e->objects[slot].at = now;
+		policy_leave(&place, slot);
+		policy_enter(&place, segment, slot);
 		engine_unlock(e, shard);
 		return TAIL_KEPT;
 	}
-	free = engine_doom(r, slot, engine_is_expired(e, slot, now) ? END_EXPIRED : END_EVICTED);
+	why = engine_is_expired(e, slot, now) ? END_EXPIRED : END_EVICTED;
+	free = engine_doom(r, slot, why);
+	if (why == END_EVICTED) {
+		engine_history_evicted(r, slot, now);
+		if (e->policy->on_evict)
+			e->policy->on_evict(&place, slot);
+	}
 	engine_unlock(e, shard);
 	if (free)
 		engine_object_free(r, slot);
@@ -89,14 +93,15 @@ static uint32_t evict_tenant(struct engine *e, const uint32_t *skip, uint32_t n_
 	return best;
 }
 
-static bool evict_older(struct engine *e, uint32_t tenant, uint32_t shard, uint64_t *oldest)
+static bool evict_older(struct engine *e, uint32_t tenant, uint32_t shard, uint32_t segment,
+			uint64_t *oldest)
 {
 	uint64_t at;
 	uint32_t slot;
 	bool older;
 
 	engine_lock(e, shard);
-	slot = e->policy->victim(e->objects, engine_set_of(e, tenant, shard), &at);
+	slot = e->policy->victim(e->objects, engine_set_of(e, tenant, shard), segment, &at);
 	older = slot != RECORD_NONE && at < *oldest;
 	engine_unlock(e, shard);
 	if (older)
@@ -104,8 +109,14 @@ static bool evict_older(struct engine *e, uint32_t tenant, uint32_t shard, uint6
 	return older;
 }
 
+static uint64_t evict_count(const struct engine *e, uint32_t tenant, uint32_t segment)
+{
+	return __atomic_load_n(&e->tenants[tenant].policy.count[segment], __ATOMIC_RELAXED);
+}
+
 /* The shard with the oldest of four tails of this tenant; of all when those are empty. */
-static bool evict_shard(struct engine_reactor *r, uint32_t tenant, uint32_t *ret_shard)
+static bool evict_shard(struct engine_reactor *r, uint32_t tenant, uint32_t segment,
+			uint32_t *ret_shard)
 {
 	struct engine *e = r->engine;
 	uint64_t oldest = UINT64_MAX;
@@ -117,16 +128,33 @@ static bool evict_shard(struct engine_reactor *r, uint32_t tenant, uint32_t *ret
 		for (uint32_t i = 0; i < EVICT_SHARDS_SAMPLED; i++) {
 			uint32_t shard = (uint32_t)prng_below(&r->prng, e->shards);
 
-			if (evict_older(e, tenant, shard, &oldest))
+			if (evict_older(e, tenant, shard, segment, &oldest))
 				*ret_shard = shard;
 		}
 		if (oldest != UINT64_MAX)
 			return true;
 	}
 	for (uint32_t shard = 0; shard < e->shards; shard++)
-		if (evict_older(e, tenant, shard, &oldest))
+		if (evict_older(e, tenant, shard, segment, &oldest))
 			*ret_shard = shard;
 	return oldest != UINT64_MAX;
+}
+
+/* The oldest of the first segment that has one which may go. */
+static bool evict_from(struct engine_reactor *r, uint32_t tenant, uint64_t now)
+{
+	struct engine *e = r->engine;
+	uint64_t most = EVICT_TAILS_MAX / e->policy->segments;
+
+	for (uint32_t segment = 0; segment < e->policy->segments; segment++) {
+		uint64_t tails = MIN(evict_count(e, tenant, segment), most);
+		uint32_t shard;
+
+		for (; tails > 0 && evict_shard(r, tenant, segment, &shard); tails--)
+			if (evict_tail(r, tenant, shard, segment, now) == TAIL_GONE)
+				return true;
+	}
+	return false;
 }
 
 bool engine_evict_one(struct engine_reactor *r, uint64_t now)
@@ -135,21 +163,41 @@ bool engine_evict_one(struct engine_reactor *r, uint64_t now)
 	uint32_t tried[EVICT_TENANTS_MAX];
 
 	for (uint32_t n = 0; n < EVICT_TENANTS_MAX; n++) {
-		uint32_t tenant = evict_tenant(e, tried, n), shard;
-		uint64_t tails;
+		uint32_t tenant = evict_tenant(e, tried, n);
 
 		if (tenant == RECORD_NONE)
 			return false;
-		tails = __atomic_load_n(&e->tenants[tenant].listed, __ATOMIC_RELAXED);
-		for (tails = MIN(tails, (uint64_t)EVICT_TAILS_MAX); tails > 0; tails--) {
-			if (!evict_shard(r, tenant, &shard))
-				break;
-			if (evict_tail(r, tenant, shard, EVICT_SEGMENT_ANY, now) == TAIL_GONE)
-				return true;
-		}
+		if (evict_from(r, tenant, now))
+			return true;
 		tried[n] = tenant;
 	}
 	return false;
+}
+
+void engine_balance(struct engine_reactor *r, uint32_t tenant, uint64_t now)
+{
+	struct engine *e = r->engine;
+	struct engine_tenant *t = &e->tenants[tenant];
+
+	if (!e->policy->excess)
+		return;
+	for (uint32_t n = 0; n < EVICT_BALANCE_MAX; n++) {
+		struct policy_place place;
+		uint32_t shard, slot;
+		uint64_t at;
+
+		if (!e->policy->excess(&t->policy, engine_cap(e, tenant)) ||
+		    !evict_shard(r, tenant, 1, &shard))
+			return;
+		engine_lock(e, shard);
+		place = engine_place(e, tenant, shard, now);
+		slot = e->policy->victim(e->objects, place.set, 1, &at);
+		if (slot != RECORD_NONE) {
+			policy_leave(&place, slot);
+			policy_enter(&place, 0, slot);
+		}
+		engine_unlock(e, shard);
+	}
 }
 
 /* Steps the walk to the next list. False: it is through all of them. */
@@ -249,6 +297,7 @@ void engine_evict_ahead(struct engine_reactor *r, uint64_t now)
 
 	if (!e->reserve_pages || now < r->evict_after_ns)
 		return;
+	r->room_for = RECORD_NONE;
 	for (uint32_t n = 0; n < EVICT_AHEAD; n++) {
 		if (arena_free_pages(e->arena) >= e->reserve_pages)
 			return;

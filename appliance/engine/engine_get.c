@@ -12,6 +12,7 @@ static int get_found(struct engine_reactor *r, struct larder_op *op, uint32_t sl
 	if (!(op->flags & LARDER_F_NO_TOUCH))
 		engine_touch(r, slot, now);
 	engine_unlock(e, op->shard);
+	engine_balance(r, e->objects[slot].tenant, now);
 	if (u)
 		ledger_count(&u->get_hits, 1);
 	if (op->stats)
@@ -66,6 +67,7 @@ void engine_get_told(struct engine_reactor *r, struct larder_op *op, uint32_t sl
 		if (engine_state(&e->objects[slot]) == RECORD_COMMITTED)
 			engine_touch(r, slot, now);
 		engine_unlock(e, op->shard);
+		engine_balance(r, e->objects[slot].tenant, now);
 	}
 	if (u)
 		ledger_count(&u->get_hits, 1);

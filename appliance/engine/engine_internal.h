@@ -55,11 +55,13 @@ struct engine_tenant {
 	uint64_t resident_pages;	/* atomic: held by its objects in any state */
 	uint64_t listed;		/* atomic: objects in its policy lists */
 	uint32_t ledger_slot;
+	struct policy_tenant policy;
 };
 
 struct engine_ns {
 	uint32_t tenant;		/* atomic, set once; RECORD_NONE: unused */
 	uint32_t ttl_ms;		/* of objects that bring none */
+	bool second_touch;		/* atomic: admission */
 	uint64_t objects, bytes;	/* atomic */
 };
 
@@ -99,6 +101,7 @@ struct engine_reactor {
 	struct larder_run *runs;	/* scratch, n_runs of them */
 	uint32_t n_runs;
 	struct prng prng;
+	uint32_t room_for;		/* tenant that room is made for, RECORD_NONE: ahead */
 	struct engine_counters counters;
 
 	/* parked ops: engine_wait.c */
@@ -117,6 +120,7 @@ struct engine_reactor {
 } __attribute__((aligned(CACHE_LINE)));
 
 struct engine_leases;
+struct engine_history;
 
 struct engine {
 	struct larder_memory *memory;
@@ -126,6 +130,7 @@ struct engine {
 	const struct clock *clock;
 	const struct larder_log *log;
 	const struct policy *policy;
+	struct policy_ghost *ghost;	/* NULL: the policy wants none */
 	uint32_t shards, shard_bits;
 	uint32_t reactors;
 	uint32_t reserve_pages;
@@ -143,6 +148,7 @@ struct engine {
 	struct engine_reactor *reactor;	/* [reactors] */
 	struct engine_waiter *waiters;	/* [reactors * ENGINE_WAITERS] */
 	struct engine_leases *leases;
+	struct engine_history *history;	/* [reactors] */
 	struct engine_tenant tenants[RECORDS_TENANTS_MAX];
 	uint32_t n_tenants;		/* atomic: one past the highest in use */
 	struct engine_ns *namespaces;	/* [n_namespaces] */
@@ -221,6 +227,32 @@ static inline struct policy_set *engine_set_of(struct engine *e, uint32_t tenant
 	return &__atomic_load_n(&e->tenants[tenant].sets, __ATOMIC_ACQUIRE)[shard].set;
 }
 
+/*
+ * What a tenant may hold at this moment: its own and what is free. While the node is short, that is
+ * what it has; alone on the node, all of it.
+ */
+static inline uint64_t engine_cap(struct engine *e, uint32_t tenant)
+{
+	uint32_t free = arena_free_pages(e->arena);
+
+	return __atomic_load_n(&e->tenants[tenant].resident_pages, __ATOMIC_RELAXED) +
+	       (free > e->reserve_pages ? free - e->reserve_pages : 0);
+}
+
+/* Where the policy is to work; lock held. */
+static inline struct policy_place engine_place(struct engine *e, uint32_t tenant, uint32_t shard,
+					       uint64_t now)
+{
+	return (struct policy_place){
+		.objects = e->objects,
+		.set = engine_set_of(e, tenant, shard),
+		.tenant = &e->tenants[tenant].policy,
+		.ghost = e->ghost,
+		.cap = engine_cap(e, tenant),
+		.now_ns = now,
+	};
+}
+
 /* Counters with one writer. */
 static inline void engine_tally(int64_t *counter, int64_t n)
 {
@@ -270,7 +302,8 @@ void engine_found_done(struct engine_reactor *r, const struct engine_found *f);
  * none, nothing is locked. */
 bool engine_lock_object(struct engine *e, uint32_t slot, uint32_t tenant, uint32_t *ret_shard);
 void engine_ref(struct engine_reactor *r, uint32_t slot, uint32_t n);		/* lock held */
-void engine_touch(struct engine_reactor *r, uint32_t slot, uint64_t now);	/* lock held */
+/* Lock held; engine_balance after it. */
+void engine_touch(struct engine_reactor *r, uint32_t slot, uint64_t now);
 bool engine_is_expired(struct engine *e, uint32_t slot, uint64_t now);		/* lock held */
 /* Lock held. True: no reference was left, engine_object_free it after the lock. */
 bool engine_doom(struct engine_reactor *r, uint32_t slot, enum engine_end why);
@@ -335,6 +368,8 @@ uint64_t engine_lease_count(struct engine *e);
 /* --- engine_evict.c ----------------------------------------------------------------------- */
 enum engine_room { ROOM_READY, ROOM_LATER, ROOM_NONE };
 bool engine_evict_one(struct engine_reactor *r, uint64_t now);
+/* After an insert or a hit, no lock held: keeps the policy's second list within its share. */
+void engine_balance(struct engine_reactor *r, uint32_t tenant, uint64_t now);
 /* Evicts until @pages and @records are free. LATER: this turn's share of looking is used up. */
 enum engine_room engine_make_room(struct engine_reactor *r, uint32_t pages, uint32_t records,
 				  struct engine_scan *scan, uint64_t now);
@@ -343,6 +378,17 @@ void engine_evict_ahead(struct engine_reactor *r, uint64_t now);
 uint64_t engine_ahead_at(const struct engine_reactor *r);
 /* Takes a few objects out whose ttl has passed. */
 void engine_expire_sweep(struct engine_reactor *r, uint64_t now);
+
+/* --- engine_history.c ---------------------------------------------------------------------- */
+int engine_history_init(struct engine *e);
+void engine_history_done(struct engine *e);
+void engine_history_evicted(struct engine_reactor *r, uint32_t slot, uint64_t now);
+void engine_history_refused(struct engine_reactor *r, const struct larder_op *op, int status,
+			    uint64_t now);
+
+/* --- engine_admit.c: lock held; false: it was remembered, and is not to be stored ---------- */
+bool engine_admits(struct engine_reactor *r, const struct larder_op *op,
+		   const struct engine_key *k);
 
 /* --- engine.c: what a reactor does when it has nothing to return -------------------------- */
 void engine_housekeep(struct engine_reactor *r, uint64_t now);

@@ -38,6 +38,7 @@ static void directory_namespace(struct engine *e, uint32_t id,
 	struct larder_gauges *g = engine_gauges(e, record->tenant);
 
 	e->namespaces[id].ttl_ms = record->ttl_ms;
+	e->namespaces[id].second_touch = record->flags & NAMESPACE_SECOND_TOUCH;
 	__atomic_store_n(&e->namespaces[id].tenant, record->tenant, __ATOMIC_RELEASE);
 	if (g)
 		ledger_gauge_add(&g->namespaces, 1);

@@ -86,9 +86,9 @@ void engine_touch(struct engine_reactor *r, uint32_t slot, uint64_t now)
 	struct engine *e = r->engine;
 	struct engine_object *o = &e->objects[slot];
 	struct record *record = engine_record(e, slot);
+	struct policy_place place = engine_place(e, o->tenant, engine_shard_of(e, o->hash), now);
 
-	e->policy->on_hit(e->objects, engine_set_of(e, o->tenant, engine_shard_of(e, o->hash)),
-			  slot, now);
+	e->policy->on_hit(&place, slot);
 	__atomic_store_n(&record->last_ns, now, __ATOMIC_RELAXED);
 	if (record->hits != UINT32_MAX)
 		__atomic_store_n(&record->hits, record->hits + 1, __ATOMIC_RELAXED);
@@ -150,9 +150,9 @@ bool engine_doom(struct engine_reactor *r, uint32_t slot, enum engine_end why)
 	struct engine *e = r->engine;
 	struct engine_object *o = &e->objects[slot];
 	enum record_state state = why == END_QUARANTINED ? RECORD_QUARANTINED : RECORD_DOOMED;
+	struct policy_place place = engine_place(e, o->tenant, engine_shard_of(e, o->hash), 0);
 
-	e->policy->on_remove(e->objects, engine_set_of(e, o->tenant, engine_shard_of(e, o->hash)),
-			     slot);
+	e->policy->on_remove(&place, slot);
 	o->seg = OBJECT_SEG_NONE;
 	engine_index_remove(e, slot);
 	engine_lease_orphan(e, slot);

@@ -20,6 +20,12 @@ static int put_done(struct larder_op *op, int status)
 	return ENGINE_DONE;
 }
 
+static int put_refuse(struct engine_reactor *r, struct larder_op *op, int status, uint64_t now)
+{
+	engine_history_refused(r, op, status, now);
+	return put_done(op, status);
+}
+
 static int put_check(const struct engine *e, const struct larder_op *op)
 {
 	uint64_t pages = (op->length + e->page_size - 1) / e->page_size;
@@ -76,6 +82,7 @@ static int put_found(struct engine_reactor *r, struct larder_op *op, uint32_t sl
 		if (!(op->flags & LARDER_F_NO_TOUCH))
 			engine_touch(r, slot, now);
 		engine_unlock(e, op->shard);
+		engine_balance(r, op->tenant, now);
 		return put_present(r, op, slot);
 	}
 	if (!(op->flags & LARDER_F_NOWAIT) && engine_wait_key(r, op, slot)) {
@@ -124,6 +131,11 @@ static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *s
 		f = engine_find(r, &k, now);
 		if (f.slot != RECORD_NONE)
 			return put_found(r, op, f.slot, now);
+		if (!engine_admits(r, op, &k)) {
+			engine_unlock(e, k.shard);
+			engine_found_done(r, &f);
+			return put_refuse(r, op, LARDER_QUOTA, now);
+		}
 		*slot = records_slot_take(e->records);
 		if (*slot != RECORD_NONE)
 			put_enter(e, op, k.hash, *slot);
@@ -135,7 +147,7 @@ static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *s
 		}
 		room = engine_make_room(r, 0, 1, scan, now);
 		if (room == ROOM_NONE)
-			return put_done(op, LARDER_NO_SPACE);
+			return put_refuse(r, op, LARDER_NO_SPACE, now);
 		if (room == ROOM_LATER)
 			break;
 	}
@@ -196,7 +208,7 @@ static int put_reserve(struct engine_reactor *r, struct larder_op *op, uint32_t 
 
 		if (room == ROOM_NONE) {
 			engine_put_fail(r, slot);
-			return put_done(op, LARDER_NO_SPACE);
+			return put_refuse(r, op, LARDER_NO_SPACE, now);
 		}
 		if (room == ROOM_LATER)
 			break;
@@ -224,6 +236,7 @@ static int put_reserve(struct engine_reactor *r, struct larder_op *op, uint32_t 
 int engine_put_continue(struct engine_reactor *r, struct larder_op *op, uint32_t *slot,
 			struct engine_scan *scan, uint64_t now)
 {
+	r->room_for = op->tenant;
 	if (*slot == RECORD_NONE) {
 		int step = put_place(r, op, slot, scan, now);
 
@@ -292,17 +305,20 @@ static uint32_t put_publish(struct engine_reactor *r, struct larder_op *op, uint
 {
 	struct engine *e = r->engine;
 	struct engine_object *o = &e->objects[slot];
-	uint32_t shard = engine_shard_of(e, o->hash), list, n;
+	uint32_t shard = engine_shard_of(e, o->hash), tenant = o->tenant, list, n;
+	struct policy_place place;
 
 	engine_lock(e, shard);
+	place = engine_place(e, tenant, shard, now);
 	engine_set_state(o, RECORD_COMMITTED);
-	e->policy->on_insert(e->objects, engine_set_of(e, o->tenant, shard), slot, now);
+	e->policy->on_insert(&place, slot);
 	engine_listed(e, slot, 1);
 	list = engine_wait_detach(e, o, OUTCOME_COMMITTED, &n);
 	if (op->stats)
 		n++;
 	engine_ref(r, slot, n);
 	engine_unlock(e, shard);
+	engine_balance(r, tenant, now);
 	return list;
 }
 

@@ -8,6 +8,7 @@
  * which they came) and put into the policy's lists oldest first, which is the order that was lost.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "engine/engine_internal.h"
@@ -18,6 +19,10 @@ struct rebuild_item {
 	uint64_t order;
 	uint64_t generation;
 	uint32_t slot;
+};
+
+struct rebuild_now {
+	uint64_t ns, wall_ms;
 };
 
 struct rebuild_order {
@@ -49,8 +54,32 @@ static int rebuild_compare(const void *a, const void *b)
 	return x->generation < y->generation ? -1 : x->generation > y->generation;
 }
 
+/*
+ * Tells the policy again what became of the object: it came, and was touched last a while later.
+ * The record keeps the wall clock for the first and the monotonic one for the second; where the two
+ * disagree it came when it was touched.
+ */
+static void rebuild_retell(struct engine *e, uint32_t slot, uint32_t shard,
+			   const struct rebuild_now *now)
+{
+	const struct record *record = engine_record(e, slot);
+	uint64_t last = record->last_ns, came = last;
+	struct policy_place place;
+
+	if (record->hits && record->commit_time_ms <= now->wall_ms) {
+		uint64_t age = (now->wall_ms - record->commit_time_ms) * NSEC_PER_MSEC;
+
+		came = MIN(last, age < now->ns ? now->ns - age : 0);
+	}
+	place = engine_place(e, e->objects[slot].tenant, shard, came);
+	e->policy->on_insert(&place, slot);
+	place.now_ns = last;
+	if (record->hits)
+		e->policy->on_hit(&place, slot);
+}
+
 /* Puts one object into index and policy. False: its key is there already, it is the older one. */
-static bool rebuild_enter(struct engine *e, uint32_t slot)
+static bool rebuild_enter(struct engine *e, uint32_t slot, const struct rebuild_now *now)
 {
 	struct engine_object *o = &e->objects[slot];
 	const struct record *record = engine_record(e, slot);
@@ -69,8 +98,7 @@ static bool rebuild_enter(struct engine *e, uint32_t slot)
 	o->hash = k.hash;
 	engine_set_state(o, RECORD_COMMITTED);
 	engine_index_insert(e, slot);
-	e->policy->on_insert(e->objects, engine_set_of(e, o->tenant, k.shard), slot,
-			     record->last_ns);
+	rebuild_retell(e, slot, k.shard, now);
 	engine_listed(e, slot, 1);
 	engine_tally(&e->reactor[0].counters.objects, 1);
 	return true;
@@ -106,6 +134,7 @@ int engine_rebuild(struct engine *e, uint64_t now)
 {
 	_cleanup_free_ struct rebuild_item *items = calloc(e->capacity, sizeof(*items));
 	struct rebuild_order b = { .engine = e, .items = items };
+	const struct rebuild_now t = { .ns = now, .wall_ms = clock_wall_ms(e->clock) };
 	int rc;
 
 	if (!items)
@@ -118,9 +147,11 @@ int engine_rebuild(struct engine *e, uint64_t now)
 	qsort(items, b.n, sizeof(*items), rebuild_compare);
 	for (size_t i = 0; i < b.n; i++) {
 		rebuild_fetch_ahead(e, &b, i + REBUILD_AHEAD);
-		if (!rebuild_enter(e, items[i].slot))
+		if (!rebuild_enter(e, items[i].slot, &t))
 			rebuild_drop(e, items[i].slot);
 	}
+	for (uint32_t i = 0; i < e->n_tenants; i++)
+		memset(e->tenants[i].policy.hits, 0, sizeof(e->tenants[i].policy.hits));
 	engine_leases_rebuild(e);
 	return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "engine/policy.h"
 
+extern const struct policy policy_aseg;
 extern const struct policy policy_fifo;
 extern const struct policy policy_lru;
 

@@ -96,10 +96,12 @@ struct lease_record {
 };
 static_assert(sizeof(struct lease_record) == 32, "format");
 
+#define NAMESPACE_SECOND_TOUCH 0x1u	/* admission */
+
 struct namespace_record {
 	uint32_t state;		/* 0 free, 1 used; release store, last */
 	uint32_t tenant;
-	uint32_t flags;
+	uint32_t flags;		/* NAMESPACE_*; may change, outside the CRC */
 	uint32_t ttl_ms;
 	uint64_t created_ms;
 	uint16_t name_len;
@@ -207,6 +209,7 @@ int records_namespace_add(struct records *r, uint32_t tenant, const void *name, 
 int records_namespace_find(struct records *r, uint32_t tenant, const void *name, uint16_t name_len,
 			   uint32_t *ret_id);	/* 0 or -ENOENT */
 const struct namespace_record *records_namespace(struct records *r, uint32_t id); /* NULL: unused */
+void records_namespace_set_flags(struct records *r, uint32_t id, uint32_t flags);
 uint32_t records_namespaces(const struct records *r);
 
 /* Leases, stored; the engine keeps its own index over them. NULL when the table is full. */

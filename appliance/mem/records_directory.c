@@ -183,6 +183,11 @@ const struct namespace_record *records_namespace(struct records *r, uint32_t id)
 	return directory_namespace_used(r, id) ? &r->namespaces[id] : NULL;
 }
 
+void records_namespace_set_flags(struct records *r, uint32_t id, uint32_t flags)
+{
+	__atomic_store_n(&r->namespaces[id].flags, flags, __ATOMIC_RELAXED);
+}
+
 uint32_t records_namespaces(const struct records *r)
 {
 	return r->n_namespaces;

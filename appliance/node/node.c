@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "engine/policy.h"
 #include "node/node.h"
 
 LARDER_PUBLIC void larder_node_config_defaults(struct larder_node_config *config)
@@ -20,7 +21,7 @@ LARDER_PUBLIC void larder_node_config_defaults(struct larder_node_config *config
 	*config = (struct larder_node_config){
 		.reactors = 1,
 		.shards = 16,
-		.policy = "lru",
+		.policy = "aseg",
 		.reserve_bytes = 0,
 		.max_value_bytes = 256ull << 20,
 		.lease_max_ms = 60000,
@@ -36,6 +37,13 @@ LARDER_PUBLIC void larder_node_config_defaults(struct larder_node_config *config
 		.viewer_uid = -1,
 		.seed = 1,
 	};
+}
+
+LARDER_PUBLIC bool larder_node_policy_known(const char *name, const char **ret_names)
+{
+	if (ret_names)
+		*ret_names = policy_names();
+	return policy_find(name) != NULL;
 }
 
 /* NULL, or which value is out of range and what it may be. */

@@ -5,8 +5,9 @@
  * pages, PUT_ABORT gives up. What has arrived is a sorted list of spans that do not touch; a writer
  * that leaves more gaps than SESSION_SPANS_MAX is refused, not remembered.
  *
- * The engine's hold on the object is the put's, not a request's. It ends with COMMIT, ABORT, or,
- * when the connection is lost, with the last part that was still moving.
+ * The engine's hold on the object is the put's, not a request's. It ends with COMMIT, ABORT, at the
+ * deadline of its BEGIN (a writer that gave up may not say so), or, when the connection is lost,
+ * with the last part that was still moving.
  */
 #include <string.h>
 
@@ -18,6 +19,14 @@ static struct session_put *put_find(struct session *s, uint64_t id)
 	struct session_put *p = &s->puts[id % SESSION_PUTS_MAX];
 
 	return id != 0 && p->used && p->id == id ? p : NULL;
+}
+
+/* Its deadline ended it: what still comes for it is late, not wrong. */
+static bool put_expired(const struct session *s, uint64_t id)
+{
+	const struct session_put *p = &s->puts[id % SESSION_PUTS_MAX];
+
+	return id != 0 && p->id == id && p->expired;
 }
 
 static struct session_put *put_take(struct session *s)
@@ -207,7 +216,10 @@ void node_op_put_part(struct request *r)
 	if (node_value_has_no_way(r))
 		return;
 	if (fault) {
-		node_reply_error(r, LARDER_BAD_REQUEST, 0, "PUT_PART: %s", fault);
+		if (put_expired(r->session, w->put))
+			node_reply_status(r, LARDER_DEADLINE);
+		else
+			node_reply_error(r, LARDER_BAD_REQUEST, 0, "PUT_PART: %s", fault);
 		return;
 	}
 	if (p->op.present) {
@@ -309,6 +321,10 @@ static void put_end(struct request *r, uint64_t id, void (*next)(struct request 
 {
 	struct session_put *p = put_find(r->session, id);
 
+	if (put_expired(r->session, id)) {
+		node_reply_status(r, LARDER_DEADLINE);
+		return;
+	}
 	if (!p || p->ender) {
 		node_reply_error(r, LARDER_BAD_REQUEST, 0,
 				 "%s: this connection has no value %llu that is open",
@@ -332,6 +348,21 @@ void node_op_put_commit(struct request *r)
 void node_op_put_abort(struct request *r)
 {
 	put_end(r, r->wire.u.put_abort.put, abort_now);
+}
+
+/* --- the deadline ---------------------------------------------------------------------------- */
+
+void node_puts_expire(struct session *s, uint64_t now)
+{
+	for (uint32_t i = 0; s->n_puts > 0 && i < SESSION_PUTS_MAX; i++) {
+		struct session_put *p = &s->puts[i];
+
+		/* what is under way for it has a deadline of its own, and ends first */
+		if (!p->used || p->lost || p->ender || p->parts > 0 || now < p->op.deadline_ns)
+			continue;
+		p->expired = true;
+		put_abort(s, p);
+	}
 }
 
 /* --- the connection is lost ------------------------------------------------------------------ */

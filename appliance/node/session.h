@@ -65,6 +65,7 @@ struct session_span {
 struct session_put {
 	bool used;
 	bool lost;			/* nobody is left to commit it: goes with its last part */
+	bool expired;			/* not used any more: its deadline ended it */
 	uint32_t parts;			/* requests that move bytes of it now */
 	uint64_t id;
 	uint64_t length;
@@ -181,6 +182,8 @@ void node_region_unuse(struct session *s, struct session_region *g);
 
 /* ops_parts.c */
 void node_puts_lost(struct session *s);
+/* Gives up what was begun and neither committed nor aborted by its deadline. */
+void node_puts_expire(struct session *s, uint64_t now);
 
 /* One more thing at the transport. Progress is measured from the first. */
 static inline void session_owe(struct session *s)

@@ -53,6 +53,8 @@ enum larder_latency_op {
 
 #define LARDER_LATENCY_BUCKETS 160u	/* bounds: base/hist.h, documented in docs/ledger.md */
 
+#define LARDER_LEDGER_AGES 10u
+
 struct larder_usage {
 	uint64_t ops[LARDER_OP_MAX];	/* finished operations by enum larder_opcode */
 	uint64_t status[32];		/* their outcome by enum larder_status */
@@ -68,7 +70,10 @@ struct larder_usage {
 	uint64_t expired_objects;
 	uint64_t checksum_errors;
 	uint64_t layout_mismatches;
-	uint64_t reserved[13];
+	uint64_t put_not_admitted;	/* refused by the namespace's admission */
+	/* evictions by time since the last touch: below 1 s, below 4^i s, the last: all the rest */
+	uint64_t evicted_age[LARDER_LEDGER_AGES];
+	uint64_t reserved[2];
 };
 static_assert(sizeof(struct larder_usage) == (64 + 32 + 8 + 24) * 8, "layout");
 

@@ -21,6 +21,7 @@
 #include <larder/environment.h>
 #include <larder/log.h>
 #include <larder/memory.h>
+#include <larder/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,7 +36,7 @@ struct larder_node_config {
 	const char *boot_id;			/* NULL: "" */
 	uint32_t reactors;			/* 1 to 64 */
 	uint32_t shards;			/* power of two, 1 to 1024 */
-	const char *policy;			/* "lru", "fifo" */
+	const char *policy;			/* larder_node_policy_known */
 	uint64_t reserve_bytes;			/* kept free ahead of need */
 	uint64_t max_value_bytes;		/* 1 to 256 MiB */
 	uint32_t lease_max_ms;
@@ -55,6 +56,9 @@ struct larder_node_config {
 
 /* Sets every field to its documented default (the same that larderd prints). */
 void larder_node_config_defaults(struct larder_node_config *config);
+
+/* Is there an eviction policy of that name? *@ret_names (may be NULL): those that there are. */
+bool larder_node_policy_known(const char *name, const char **ret_names);
 
 /* 0 or -errno; each failure logs one line. */
 int larder_node_open(const struct larder_node_config *config, struct larder_node **ret);
@@ -102,6 +106,22 @@ struct larder_node_stats {
 	bool draining;
 };
 void larder_node_get_stats(struct larder_node *node, struct larder_node_stats *ret);
+/* What became of a key, as far as the node's record of its last evictions and refusals reaches. */
+struct larder_node_why {
+	/* "present", "evicted", "refused", or "unknown": not in the record (deleted, expired, never
+	 * seen, or longer ago) */
+	const char *fate;
+	int status;		/* refused: what the last writer was told */
+	uint64_t ago_ms;	/* evicted, refused: when */
+	uint64_t age_ms;	/* evicted: it had not been touched for so long */
+	/* evicted: the tenant whose object needed the room; empty: made ahead of need */
+	char room_for[LARDER_TENANT_NAME_MAX + 1];
+	uint64_t record_ms;	/* how far back the record goes */
+	uint64_t record_entries;
+};
+/* @ns and @key as bytes. Any thread. 0, -EINVAL (lengths), -ENOENT: no such tenant or namespace. */
+int larder_node_why(struct larder_node *node, const char *tenant, const void *ns, size_t ns_len,
+		    const void *key, size_t key_len, struct larder_node_why *ret);
 /* The ledger's memfd for readers: map it PROT_READ, MAP_SHARED; the caller closes it. -errno. */
 int larder_node_ledger_fd(struct larder_node *node);
 

@@ -273,12 +273,18 @@ static void stress__fifo(void **state)
 	stress("fifo", 4, 0);
 }
 
+static void stress__aseg_with_reserve(void **state)
+{
+	stress("aseg", 8, 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stress__lru_one_shard),
 		cmocka_unit_test(stress__lru_many_shards_with_reserve),
 		cmocka_unit_test(stress__fifo),
+		cmocka_unit_test(stress__aseg_with_reserve),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
