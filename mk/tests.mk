@@ -15,6 +15,9 @@ $(E2E_TESTS): $(B)/tests/e2e/%: $(B)/obj/tests/e2e/%.o $(E2E_HARNESS) $(LIB)/lib
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) $< $(filter-out $<,$(filter %.o,$^)) $(LIB)/liblarder.a -o $@ -lcmocka -ljansson $(ALL_LIBS)
+# under a sanitizer a replay of a whole trace takes minutes: one capacity, in one process
+e2e: export LARDER_REPLAY_CAPACITIES ?= $(if $(filter default,$(FLAVOUR)),1000 5859 30000,1000)
+e2e: export LARDER_REPLAY_NODE ?= $(if $(filter default,$(FLAVOUR)),5859,none)
 e2e: $(PROGRAMS) $(E2E_TESTS)
 	$(Q)BIN=$(abspath $(BIN)) LARDER_TEST_TIMEOUT=600 tests/run-tests $(E2E_TESTS) $(E2E_SCRIPTS)
 
