@@ -54,7 +54,7 @@ include mk/ctl.mk mk/contract.mk mk/fuzz.mk mk/lint.mk
 include mk/tests.mk
 
 # --- what people type ---
-.PHONY: help deps demo run check check-quick check-native promises bench lint clean
+.PHONY: help deps demo run check check-quick check-native bench lint clean
 help:
 	@sed -n 's/^## //p' Makefile
 

@@ -28,9 +28,11 @@ $(LIB)/liblarder-node.a: $(foreach m,$(MODULES),$(call objs,$(SRCS_$(m))))
 	@echo "  AR    $@"
 	$(Q)rm -f $@ && ar crs $@ $^
 
-$(LIB)/pkgconfig/larder.pc: packaging/larder.pc.in Makefile
-	@mkdir -p $(@D)
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' $< >$@
+# made each time: PREFIX may be another than at the last build
+.PHONY: larder.pc
+larder.pc: packaging/larder.pc.in
+	@mkdir -p $(LIB)/pkgconfig
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' $< >$(LIB)/pkgconfig/larder.pc
 
 # --- larderd ---
 DAEMON_SRCS := $(wildcard daemon/*.c)
@@ -47,7 +49,7 @@ $(B)/man/larderd.conf.5: packaging/man/larderd.conf.5.in $(BIN)/larderd
 
 PROGRAMS := $(BIN)/larderd $(BIN)/larderctl
 LIBRARIES := $(LIB)/liblarder.so.$(SOVERSION) $(LIB)/liblarder.a $(LIB)/liblarder-node.a
-all: $(PROGRAMS) $(LIBRARIES) $(LIB)/pkgconfig/larder.pc $(B)/man/larderd.conf.5
+all: $(PROGRAMS) $(LIBRARIES) larder.pc $(B)/man/larderd.conf.5
 
 LIBDIR ?= $(PREFIX)/lib/$(shell $(CC) -print-multiarch 2>/dev/null)
 .PHONY: install

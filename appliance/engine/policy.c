@@ -6,9 +6,9 @@
 #include "mem/records.h"
 
 static const struct policy *const policy_table[] = {
-	&policy_aseg,
-	&policy_fifo,
-	&policy_lru,
+#define POLICY_ENTRY(name) &policy_##name,
+	POLICIES(POLICY_ENTRY)
+#undef POLICY_ENTRY
 };
 
 const struct policy *policy_find(const char *name)
@@ -21,7 +21,9 @@ const struct policy *policy_find(const char *name)
 
 const char *policy_names(void)
 {
-	return "aseg, fifo, lru";
+#define POLICY_NAME(name) ", " #name
+	return &POLICIES(POLICY_NAME)[2];	/* without the first comma */
+#undef POLICY_NAME
 }
 
 void policy_list_init(struct policy_list *l)

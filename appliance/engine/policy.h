@@ -11,7 +11,7 @@
  * Sizes are in pages. A tenant's sums are relaxed atomics: exact while one reactor works, near
  * enough while several do.
  *
- * To add one: write engine/policy_<name>.c, add it to the table in engine/policy.c.
+ * To add one: write engine/policy_<name>.c and add its name to engine/policies.h.
  */
 #ifndef LARDER_ENGINE_POLICY_H
 #define LARDER_ENGINE_POLICY_H

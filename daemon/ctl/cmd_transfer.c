@@ -51,6 +51,21 @@ static int put_read(const char *path, void **ret, size_t *ret_len)
 	return CTL_DONE;
 }
 
+/* The line for a person and, where JSON was asked for, the document. The exit code. */
+static int transfer_failed(const struct ctl *ctl, const char *what, const struct session_key *key,
+			   int r)
+{
+	json_t *doc;
+
+	if (ctl->json && r > 0) {
+		doc = json_object();
+		json_set_text(doc, "key", key->text);
+		json_set_text(doc, "status", larder_status_name(r));
+		(void)output_json(doc);		/* the failure itself is what is told */
+	}
+	return ctl_result(r, "%s %s", what, key->text);
+}
+
 static int put_run(struct ctl *ctl, const struct session_key *key, const void *value, size_t len,
 		   uint32_t ttl_ms, uint32_t flags)
 {
@@ -75,7 +90,7 @@ static int put_run(struct ctl *ctl, const struct session_key *key, const void *v
 	if (!r)
 		r = item.status;
 	if (r != LARDER_OK && r != LARDER_EXISTS_SAME)
-		return ctl_result(r, "put %s", key->text);
+		return transfer_failed(ctl, "put", key, r);
 	if (!ctl->json)
 		return CTL_DONE;
 	doc = json_object();
@@ -144,7 +159,7 @@ static int get_measure(struct ctl *ctl, const struct session *s, struct get_requ
 	int r = session_run_one(s, ctl, LARDER_OP_STAT, 0, &req->key, &item);
 
 	if (r)
-		return ctl_result(r, "get %s", req->key.text);
+		return transfer_failed(ctl, "get", &req->key, r);
 	if (req->offset >= item.stat.size_bytes)
 		return ctl_fail(CTL_REFUSED, "get %s: it has %" PRIu64 " bytes (BAD_REQUEST)",
 				req->key.text, item.stat.size_bytes);
@@ -179,7 +194,7 @@ static int get_fetch(struct ctl *ctl, const struct session *s, struct get_reques
 			break;
 		room = item.stat.size_bytes;
 	}
-	return ctl_result(r, "get %s", req->key.text);
+	return transfer_failed(ctl, "get", &req->key, r);
 }
 
 static int get_save(const char *path, const void *value, size_t len)

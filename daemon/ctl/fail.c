@@ -50,6 +50,7 @@ static int fail_errno_code(int r)
 {
 	switch (r) {
 	case -EINVAL:
+	case -EPROTONOSUPPORT:	/* a url of a transport that is none */
 		return CTL_USAGE;
 	case -ECONNREFUSED:
 	case -ENOTCONN:

@@ -7,8 +7,11 @@
 #include "ctl/remote.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 char *remote_quote(const char *word)
 {
@@ -82,19 +85,37 @@ char **remote_command(const struct ctl *ctl, bool terminal, int argc, char **arg
 	return command;
 }
 
+/* ssh's own trouble is 255: the host can not be reached. All else is the far end's answer. */
+static int remote_run(char *const command[])
+{
+	struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
+	pid_t pid;
+	int status, r = posix_spawnp(&pid, command[0], NULL, NULL, command, environ);
+
+	if (r)
+		return ctl_fail(CTL_FAILED, "ssh: %s", strerror(r));
+	/* an interrupt is ssh's to handle: its status is awaited all the same */
+	(void)sigaction(SIGINT, &ignore, &before);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	(void)sigaction(SIGINT, &before, NULL);
+	if (!WIFEXITED(status))
+		return ctl_fail(CTL_FAILED, "ssh: ended by signal %d", WTERMSIG(status));
+	return WEXITSTATUS(status) == 255 ? CTL_UNREACHABLE : WEXITSTATUS(status);
+}
+
 int remote_exec(const struct ctl *ctl, int argc, char **argv)
 {
 	bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 	char **command;
-	int err;
+	int r;
 
 	if (!*ctl->host || *ctl->host == '-')
 		return ctl_usage(NULL, "-H %s: not a host", ctl->host);
 	command = remote_command(ctl, terminal, argc, argv);
 	if (!command)
 		return ctl_fail(CTL_FAILED, "out of memory");
-	(void)execvp(command[0], command);
-	err = errno;
+	r = remote_run(command);
 	remote_command_free(command);
-	return ctl_fail(CTL_FAILED, "ssh: %s", strerror(err));
+	return r;
 }

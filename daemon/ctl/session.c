@@ -90,6 +90,8 @@ int session_connect(const struct ctl *ctl, const char *what, struct session *ret
 		return r;
 	r = larder_open(&options, &s.client);
 	explicit_bzero(secret, sizeof(secret));
+	if (r == -EINVAL)
+		return ctl_fail(CTL_USAGE, "%s: %s: %s", what, ctl->url, larder_last_error());
 	if (r)
 		return ctl_result(r, "%s: %s", what, ctl->url);
 	*ret = s;
