@@ -50,7 +50,7 @@ ALL_LIBS := -lisal -lxxhash -lcrypto
 
 include mk/rules.mk
 include mk/programs.mk
-include mk/ctl.mk mk/contract.mk mk/fuzz.mk mk/lint.mk
+include mk/ctl.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk
 include mk/tests.mk
 
 # --- what people type ---
@@ -65,6 +65,8 @@ help:
 ## make check-native  FLAVOUR=asan|tsan: the native tiers under a sanitizer
 ## make bench         ceilings, then the node; figures, chart
 ## make eviction      hit rates of the default policy on the public traces: docs/eviction.md
+## make sim           the simulator on fresh seeds: SIM_SEEDS=2000 SIM_BASE=1
+## make sim-planted   each planted bug must fall to it
 ## make lint          layers and limits
 ## make install       DESTDIR= PREFIX=
 

@@ -17,10 +17,19 @@ $(LIB)/liblarder.so.$(SOVERSION): $(CLIENT_OBJS) appliance/client/liblarder.map
 	$(Q)ln -sf liblarder.so.$(SOVERSION) $(LIB)/liblarder.so
 comma := ,
 
+# One object in which only the public names are global, so that a program's own crc32c or core_open
+# stays its own. A sanitizer's module constructors want the objects as they are.
+OBJCOPY ?= objcopy
 $(LIB)/liblarder.a: $(CLIENT_OBJS)
 	@mkdir -p $(@D)
 	@echo "  AR    $@"
+ifeq ($(FLAVOUR),default)
+	$(Q)$(CC) -r -nostdlib $^ -o $(@D)/larder.o
+	$(Q)$(OBJCOPY) -w --keep-global-symbol='larder_*' $(@D)/larder.o
+	$(Q)rm -f $@ && ar crs $@ $(@D)/larder.o && rm -f $(@D)/larder.o
+else
 	$(Q)rm -f $@ && ar crs $@ $^
+endif
 
 # --- liblarder-node: the node for those who embed it (larderd, replay, tests) ---
 $(LIB)/liblarder-node.a: $(foreach m,$(MODULES),$(call objs,$(SRCS_$(m))))

@@ -158,11 +158,9 @@ void call_try(struct call *call)
 {
 	struct core *core = call->core;
 	struct conn *conn = core->conn;
-	struct job *job = call->job;
 	int r;
 
-	if (job->epoch && (!conn || conn->epoch != job->epoch)) {
-		job_text(job, LARDER_DISCONNECTED, "the connection on which it began is gone");
+	if (job_is_cut_off(call->job)) {
 		call_refuse(call, LARDER_DISCONNECTED);
 		return;
 	}

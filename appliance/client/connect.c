@@ -131,8 +131,12 @@ int conn_connect(struct core *core)
 		connect_failed(core);
 		return 0;
 	}
+	if (core->tried != core->target && !core->refusal)
+		core->refusal_text[0] = 0;	/* it was about the other one */
+	core->tried = core->target;
 	r = target->transport->ops->connect(target->transport, target->address, conn, &conn->tc);
 	if (r < 0) {
+		core->refusal = 0;	/* this attempt did not get as far as a refusal */
 		snprintf(core->refusal_text, sizeof(core->refusal_text), "%s", strerror(-r));
 		conn_free(conn);
 		connect_failed(core);
@@ -199,6 +203,7 @@ static void conn_over(struct conn *conn)
 	if (core->conn != conn)
 		return;
 	core->conn = NULL;
+	core->cut_off = core->kick = true;
 	connect_info(core, conn, false);
 	if (was_ready) {
 		core->connect_at_ns = core->now_ns;

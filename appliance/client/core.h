@@ -217,6 +217,7 @@ struct core {
 	struct conn *conn;		/* connecting, shaking hands or ready */
 	struct list conns;		/* all that are not GONE */
 	uint32_t target;		/* next to try */
+	uint32_t tried;			/* the last one that was: refusal_text is about it */
 	uint64_t connect_at_ns;
 	uint64_t backoff_ns;
 	uint64_t epoch;
@@ -239,6 +240,7 @@ struct core {
 	struct list ready;
 	uint64_t batch_id;
 	bool kick;			/* something that WAITING calls wait for has changed */
+	bool cut_off;			/* a connection ended: jobs of it may be in ready */
 	uint32_t cancels;		/* CANCELs to be sent */
 	uint64_t last_size;		/* of a value seen: a guess for the next */
 
@@ -281,6 +283,7 @@ bool core_busy(const struct core *core);
 /* --- jobs (job.c) ---------------------------------------------------------------------------- */
 
 void job_init_one(struct job *job, uint8_t opcode, uint32_t ns);
+/* 0, or -EINVAL: then job->text says why, and nothing else of @job counts. */
 int job_init_batch(struct job *job, struct larder_batch *b);
 /* Item @index of a batch has its status. May finish the job: it is not to be touched afterwards. */
 void job_item_done(struct job *job, uint32_t index, int status);
@@ -291,6 +294,8 @@ void job_fault(struct job *job, const char *text);
 void job_finish(struct job *job, int status);
 /* Ends what was not issued yet, and asks for an end of what was. */
 void job_end(struct job *job, int status);
+/* It belongs to a connection that is over: it can only end, and is told why. */
+bool job_is_cut_off(struct job *job);
 /* Issues calls while there are credits and work. */
 void core_issue(struct core *core);
 

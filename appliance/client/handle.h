@@ -75,6 +75,16 @@ int handle_turn(struct larder_client *c);
 /* -ECHILD in a process that did not open it. */
 int handle_check(const struct larder_client *c);
 uint64_t handle_deadline(const struct larder_client *c, uint32_t deadline_ms);
+/* For larder_last_error: each failure leaves a sentence there, on the thread that was told. */
 void handle_error(const char *text);
+/* The same, for a call that makes no sense. -EINVAL. */
+int handle_refuse(const char *fmt, ...) _printf_(1, 2);
+/* The same, with errno's sentence. Returns @error (-errno). */
+int handle_errno(int error);
+
+/* --- url.c ----------------------------------------------------------------------------------- */
+
+/* Fills core->targets. 0; -EINVAL or -EPROTONOSUPPORT, with a sentence that names the url. */
+int url_parse(struct core *core, const struct larder_client_options *o);
 
 #endif

@@ -32,30 +32,32 @@ void job_init_one(struct job *job, uint8_t opcode, uint32_t ns)
 	list_init(&job->ready);
 }
 
-static int job_check_item(const struct larder_batch *b, const struct larder_item *item)
+/* NULL, or what is wrong with it. */
+static const char *job_item_fault(const struct larder_batch *b, const struct larder_item *item)
 {
 	uint64_t end;
 
 	if (!item->key || item->key_len < 1 || item->key_len > LARDER_KEY_MAX)
-		return -EINVAL;
+		return "a key has 1 to 1024 bytes";
 	if ((b->flags & LARDER_F_BY_HASH) && item->key_len != LARDER_KEY_HASH_SIZE)
-		return -EINVAL;
+		return "a hash of a key has 16 bytes";
 	if (!job_is_value(b->opcode))
-		return 0;
-	if (item->iovcnt < 0 || (item->iovcnt && !item->iov))
-		return -EINVAL;
-	if (iov_total(item->iov, item->iovcnt) == UINT64_MAX)
-		return -EINVAL;
+		return NULL;
+	if (item->iovcnt < 0 || (item->iovcnt && !item->iov) ||
+	    iov_total(item->iov, item->iovcnt) == UINT64_MAX)
+		return "a list of buffers makes no sense";
 	if (b->opcode == LARDER_OP_PUT)
-		return iov_total(item->iov, item->iovcnt) ? 0 : -EINVAL;
+		return iov_total(item->iov, item->iovcnt) ? NULL : "a value has at least one byte";
 	if (__builtin_add_overflow(item->offset, item->length, &end) ||
 	    end > UINT64_MAX - LARDER_CHECK_BLOCK || (item->offset && !item->length))
-		return -EINVAL;
-	return 0;
+		return "a range needs a length, and ends before 2^64";
+	return NULL;
 }
 
-int job_init_batch(struct job *job, struct larder_batch *b)
+static const char *job_batch_fault(const struct larder_batch *b)
 {
+	if (!b)
+		return "there is no batch";
 	switch (b->opcode) {
 	case LARDER_OP_PUT:
 	case LARDER_OP_GET:
@@ -64,20 +66,34 @@ int job_init_batch(struct job *job, struct larder_batch *b)
 	case LARDER_OP_STAT:
 	case LARDER_OP_DELETE:
 		if (!b->n_items)
-			return -EINVAL;
+			return "a batch has at least one item";
 		break;
 	case LARDER_OP_RELEASE:
 		break;	/* without keys: all of the lease */
 	default:
-		return -EINVAL;
+		return "there are no batches of this opcode";
 	}
-	if ((b->n_items && !b->items) || b->flags & ~WIRE_CLIENT_FLAGS)
-		return -EINVAL;
+	if (b->n_items && !b->items)
+		return "there are no items";
+	if (b->flags & ~WIRE_CLIENT_FLAGS)
+		return "a batch has a flag that is unknown or not a client's";
 	for (uint32_t i = 0; i < b->n_items; i++) {
-		int r = job_check_item(b, &b->items[i]);
+		const char *fault = job_item_fault(b, &b->items[i]);
 
-		if (r < 0)
-			return r;
+		if (fault)
+			return fault;
+	}
+	return NULL;
+}
+
+int job_init_batch(struct job *job, struct larder_batch *b)
+{
+	const char *fault = job_batch_fault(b);
+
+	if (fault) {
+		job_init_one(job, 0, 0);
+		job_text(job, LARDER_BAD_REQUEST, "%s", fault);
+		return -EINVAL;
 	}
 	job_init_one(job, b->opcode, b->ns);
 	job->kind = JOB_BATCH;
@@ -182,7 +198,8 @@ static int job_end_status(struct job *job, int status)
 		return core->refusal;
 	}
 	job_text(job, LARDER_DISCONNECTED, "%s could not be reached before the deadline%s%s",
-		 core->targets[0].url, core->refusal_text[0] ? ": " : "", core->refusal_text);
+		 core->targets[core->tried].url, core->refusal_text[0] ? ": " : "",
+		 core->refusal_text);
 	return LARDER_DISCONNECTED;
 }
 
@@ -266,10 +283,37 @@ static void core_issue_one(struct core *core, struct job *job)
 	call_try(call);
 }
 
+bool job_is_cut_off(struct job *job)
+{
+	const struct conn *conn = job->core->conn;
+
+	if (!job->epoch || (conn && conn->epoch == job->epoch))
+		return false;
+	job_text(job, LARDER_DISCONNECTED, "the connection on which it began is gone");
+	return true;
+}
+
+/* Jobs of callers that wait for credits of a connection which will give none. The core's own end
+ * with whatever they are about. */
+static bool core_end_cut_off(struct core *core)
+{
+	list_for_each(it, &core->ready) {
+		struct job *job = list_entry(it, struct job, ready);
+
+		if (job->control_plane || !job_is_cut_off(job))
+			continue;
+		job_end(job, LARDER_DISCONNECTED);
+		return true;	/* the list has changed: look again from the start */
+	}
+	return false;
+}
+
 void core_issue(struct core *core)
 {
 	struct job *job;
 
+	while (core->cut_off)
+		core->cut_off = core_end_cut_off(core);
 	while (core->kick) {
 		struct list again;
 
@@ -296,6 +340,8 @@ static int core_refuses(struct core *core, struct job *job)
 {
 	bool ready = core->conn && core->conn->state == CONN_READY;
 
+	if (job_is_cut_off(job))
+		return LARDER_DISCONNECTED;
 	if (core->refusal && !ready) {
 		job_text(job, core->refusal, "%s", core->refusal_text);
 		return core->refusal;
@@ -306,7 +352,7 @@ static int core_refuses(struct core *core, struct job *job)
 	if (!core->ever_ready && core->now_ns - core->opened_ns < core->connect_timeout_ns)
 		return 0;
 	job_text(job, LARDER_DISCONNECTED, "%s does not answer (%u failures in a row%s%s)",
-		 core->targets[0].url, core->failures, core->refusal_text[0] ? "; " : "",
+		 core->targets[core->tried].url, core->failures, core->refusal_text[0] ? "; " : "",
 		 core->refusal_text);
 	return LARDER_DISCONNECTED;
 }

@@ -100,19 +100,21 @@ LARDER_PUBLIC int larder_region_alloc(struct larder_client *c, size_t size, uint
 	if (r < 0)
 		return r;
 	if (!size || !ret || flags & ~LARDER_REGION_HUGE)
-		return -EINVAL;
+		return handle_refuse("a region has a size, a place for its handle and known flags");
 	region = memory_new(c, size, flags);
 	if (!region)
-		return -ENOMEM;
+		return handle_errno(-ENOMEM);
 	r = mapping_create(size, flags & LARDER_REGION_HUGE, &region->fd, &region->addr,
 			   &region->page);
 	if (r < 0) {
 		region_free(region);
-		return r;
+		return handle_errno(r);
 	}
 	region->owned = true;
 	r = mapping_track(region);
-	if (r == 0)
+	if (r < 0)
+		(void)handle_errno(r);
+	else
 		r = memory_call(c, region, memory_attach);
 	if (r < 0) {
 		region_free(region);
@@ -131,10 +133,10 @@ LARDER_PUBLIC int larder_region_register(struct larder_client *c, void *addr, si
 	if (r < 0)
 		return r;
 	if (!addr || !size || !ret || (uintptr_t)addr > UINTPTR_MAX - size)
-		return -EINVAL;
+		return handle_refuse("a region has an address, a size and a place for its handle");
 	region = memory_new(c, size, 0);
 	if (!region)
-		return -ENOMEM;
+		return handle_errno(-ENOMEM);
 	region->addr = addr;
 	r = memory_call(c, region, memory_attach);
 	if (r < 0) {
@@ -155,6 +157,12 @@ LARDER_PUBLIC size_t larder_region_size(const struct larder_region *r)
 	return r->size;
 }
 
+static int memory_in_use(void)
+{
+	handle_error("an operation uses the region");
+	return -EBUSY;
+}
+
 LARDER_PUBLIC int larder_region_free(struct larder_region *r)
 {
 	int k;
@@ -166,7 +174,7 @@ LARDER_PUBLIC int larder_region_free(struct larder_region *r)
 		return k;
 	k = memory_call(r->client, r, memory_detach);
 	if (k == LARDER_BUSY)
-		return -EBUSY;
+		return memory_in_use();
 	if (k < 0)
 		return k;
 	k = memory_call(r->client, r, memory_remove);
@@ -181,7 +189,7 @@ LARDER_PUBLIC int larder_region_renew(struct larder_region *r)
 	int renewed, k;
 
 	if (!r)
-		return -EINVAL;
+		return handle_refuse("there is no region");
 	k = handle_check(r->client);
 	if (k < 0)
 		return k;
@@ -189,8 +197,8 @@ LARDER_PUBLIC int larder_region_renew(struct larder_region *r)
 		return 0;	/* never direct where memory can be lost */
 	k = memory_call(r->client, r, memory_detach);
 	if (k)
-		return k == LARDER_BUSY ? -EBUSY : k;
+		return k == LARDER_BUSY ? memory_in_use() : k;
 	renewed = mapping_renew(r);
 	k = memory_call(r->client, r, renewed < 0 ? memory_reopen : memory_renewed);
-	return renewed < 0 ? renewed : k;
+	return renewed < 0 ? handle_errno(renewed) : k;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles: options, URLs, opening and closing, and what a child of fork() may do with one.
+ * Handles: options, opening and closing, the last error, and what a child of fork() may do with a
+ * handle.
  *
  * After a fork both processes hold the same sockets and the same shared pages, and only one of them
  * can speak. The one that opened the handle keeps it; a child is told -ECHILD by every call before
@@ -8,6 +9,7 @@
  * the handle's memory and descriptors without a word to the node.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +23,28 @@
 #define OPEN_GRACE_MS 50u
 #define OPEN_FAIL_FAST_AFTER 3u
 #define OPEN_BOUNCE_BYTES (64ull * 1024 * 1024)
-#define OPEN_SOCKET "/run/larder/larder.sock"
 
 static __thread char open_error[CORE_TEXT_SIZE] = "no error";
 
 void handle_error(const char *text)
 {
 	snprintf(open_error, sizeof(open_error), "%s", text);
+}
+
+int handle_refuse(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(open_error, sizeof(open_error), fmt, ap);	/* may be cut */
+	va_end(ap);
+	return -EINVAL;
+}
+
+int handle_errno(int error)
+{
+	handle_error(strerror(-error));
+	return error;
 }
 
 LARDER_PUBLIC const char *larder_last_error(void)
@@ -38,8 +55,12 @@ LARDER_PUBLIC const char *larder_last_error(void)
 int handle_check(const struct larder_client *c)
 {
 	if (!c)
-		return -EINVAL;
-	return getpid() == c->pid ? 0 : -ECHILD;
+		return handle_refuse("there is no handle");
+	if (getpid() == c->pid)
+		return 0;
+	handle_error("the handle belongs to the process that opened it: after a fork the child "
+		     "opens its own");
+	return -ECHILD;
 }
 
 uint64_t handle_deadline(const struct larder_client *c, uint32_t deadline_ms)
@@ -47,79 +68,6 @@ uint64_t handle_deadline(const struct larder_client *c, uint32_t deadline_ms)
 	if (!deadline_ms)
 		deadline_ms = c->core.deadline_ms;
 	return clock_now(&c->core.clock) + deadline_ms * NSEC_PER_MSEC;
-}
-
-/* --- URLs ------------------------------------------------------------------------------------ */
-
-static int url_add(struct core *core, const char *scheme, const char *address)
-{
-	struct target *t = &core->targets[core->n_targets];
-	const char *port = "";
-	int n;
-
-	if (!strcmp(scheme, "tcp")) {
-		const char *after = strrchr(address, ']');
-
-		if (!strchr(after ? after : address, ':'))
-			port = ":16180";
-	}
-	n = snprintf(t->url, sizeof(t->url), "%s://%s%s", scheme, address, port);
-	if (n < 0 || (size_t)n >= sizeof(t->url))
-		return -EINVAL;
-	n = transport_parse_url(t->url, &t->ops, &t->address);
-	if (n < 0)
-		return n;
-	core->n_targets++;
-	return 0;
-}
-
-static bool url_is_loopback(const char *host)
-{
-	size_t len = strcspn(host, ":");
-
-	if (host[0] == '[')
-		return !strncmp(host, "[::1]", 5);
-	return !len || !strncmp(host, "127.", 4) || (len == 9 && !strncmp(host, "localhost", 9));
-}
-
-/* larder://: what reaches the node with the fewest copies, first. */
-static int url_pick(struct core *core, const char *rest, bool viewer)
-{
-	char host[CORE_URL_SIZE];
-	int r;
-
-	if (rest[0] == '/')
-		return url_add(core, "shm", rest);
-	if (url_is_loopback(rest)) {
-		r = url_add(core, "shm", OPEN_SOCKET);
-		if (r < 0 && r != -EPROTONOSUPPORT)
-			return r;
-		if (viewer)
-			return r;
-	}
-	r = snprintf(host, sizeof(host), "%s%s", rest[0] == ':' || !rest[0] ? "127.0.0.1" : "",
-		     rest);
-	if (r < 0 || (size_t)r >= sizeof(host))
-		return -EINVAL;
-	return viewer ? -EINVAL : url_add(core, "tcp", host);
-}
-
-static int url_parse(struct core *core, const struct larder_client_options *o)
-{
-	bool viewer = o->flags & LARDER_OPEN_VIEWER;
-	char scheme[16];
-	const char *mark;
-
-	if (!o->url)
-		return -EINVAL;
-	mark = strstr(o->url, "://");
-	if (!mark || mark == o->url || (size_t)(mark - o->url) >= sizeof(scheme))
-		return -EINVAL;
-	memcpy(scheme, o->url, (size_t)(mark - o->url));
-	scheme[mark - o->url] = 0;
-	if (!strcmp(scheme, "larder"))
-		return url_pick(core, mark + 3, viewer);
-	return url_add(core, scheme, mark + 3);
 }
 
 /* --- options --------------------------------------------------------------------------------- */
@@ -139,15 +87,17 @@ static int options_take(const struct larder_client_options *from, struct larder_
 		       sizeof(from->secret_len);
 
 	if (!from || from->size < least)
-		return -EINVAL;
+		return handle_refuse("options begin with LARDER_CLIENT_OPTIONS_INIT");
 	memset(to, 0, sizeof(*to));
 	memcpy(to, from, MIN((size_t)from->size, sizeof(*to)));
 	if (to->flags & ~LARDER_OPEN_VIEWER)
-		return -EINVAL;
+		return handle_refuse("options have a flag that is unknown here");
+	if (!(to->flags & LARDER_OPEN_VIEWER) && !tenant_is_name(to->tenant))
+		return handle_refuse("a tenant's name has 1 to %u of a-z, 0-9 and '-'",
+				     (unsigned)LARDER_TENANT_NAME_MAX);
 	if (!(to->flags & LARDER_OPEN_VIEWER) &&
-	    (!tenant_is_name(to->tenant) || !to->secret || to->secret_len < 1 ||
-	     to->secret_len > CORE_SECRET_MAX))
-		return -EINVAL;
+	    (!to->secret || to->secret_len < 1 || to->secret_len > CORE_SECRET_MAX))
+		return handle_refuse("a secret has 1 to %u bytes", CORE_SECRET_MAX);
 	if (to->flags & LARDER_OPEN_VIEWER) {
 		to->secret = NULL;
 		to->secret_len = 0;
@@ -216,16 +166,19 @@ static int handle_open(const struct larder_client_options *options,
 	struct larder_client_options o;
 	struct core_config config = { .options = &o, .environment = environment };
 	struct larder_client *c = NULL;
-	int r = options_take(options, &o);
+	int r = ret ? options_take(options, &o) : handle_refuse("no place for the handle");
 
 	if (r < 0)
 		return r;
 	r = handle_new(&c);
 	if (r < 0)
-		return r;
+		return handle_errno(r);
 	r = url_parse(&c->core, &o);
-	if (r == 0)
+	if (r == 0) {
 		r = core_open(&c->core, &config);
+		if (r < 0)
+			(void)handle_errno(r);
+	}
 	if (r < 0) {
 		(void)pthread_mutex_destroy(&c->lock);	/* nobody has it */
 		handle_free(c);
@@ -238,18 +191,17 @@ static int handle_open(const struct larder_client_options *options,
 LARDER_PUBLIC int larder_open(const struct larder_client_options *options,
 			      struct larder_client **ret)
 {
-	struct larder_client *c;
-	int r = handle_open(options, NULL, &c);
+	int r = handle_open(options, NULL, ret);
 
 	if (r < 0)
 		return r;
-	r = handle_start(c);
+	r = handle_start(*ret);
 	if (r < 0) {
-		core_close(&c->core);
-		handle_free(c);
-		return r;
+		core_close(&(*ret)->core);
+		(void)pthread_mutex_destroy(&(*ret)->lock);	/* nobody has it */
+		handle_free(TAKE_PTR(*ret));
+		return handle_errno(r);
 	}
-	*ret = c;
 	return 0;
 }
 
@@ -258,15 +210,13 @@ LARDER_PUBLIC int larder_open_stepped(const struct larder_client_options *option
 				      int (*step)(void *user), void *user,
 				      struct larder_client **ret)
 {
-	struct larder_client *c;
-	int r = handle_open(options, environment, &c);
+	int r = handle_open(options, environment, ret);
 
 	if (r < 0)
 		return r;
-	c->stepped = true;
-	c->step = step;
-	c->step_user = user;
-	*ret = c;
+	(*ret)->stepped = true;
+	(*ret)->step = step;
+	(*ret)->step_user = user;
 	return 0;
 }
 

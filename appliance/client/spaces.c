@@ -61,8 +61,10 @@ LARDER_PUBLIC int larder_ns_open(struct larder_client *c, const char *name,
 
 	if (r < 0)
 		return r;
-	if (!len || len > WIRE_NS_NAME_MAX || !ret_ns || flags & ~LARDER_NS_CREATE)
-		return -EINVAL;
+	if (!len || len > WIRE_NS_NAME_MAX)
+		return handle_refuse("a namespace's name has 1 to %u bytes", WIRE_NS_NAME_MAX);
+	if (!ret_ns || flags & ~LARDER_NS_CREATE)
+		return handle_refuse(ret_ns ? "a flag is unknown" : "no place for the namespace");
 	job_init_one(&o.w.job, o.create ? LARDER_OP_NS_CREATE : LARDER_OP_NS_OPEN, 0);
 	o.w.job.deadline_ns = handle_deadline(c, deadline_ms);
 	o.w.job.encode = space_open_encode;
@@ -99,11 +101,17 @@ LARDER_PUBLIC int larder_ns_descriptor(struct larder_client *c, uint32_t ns,
 	if (r < 0)
 		return r;
 	if (!ret)
-		return -EINVAL;
+		return handle_refuse("no place for the descriptor");
 	job_init_one(&s.w.job, 0, 0);
 	s.w.job.kind = JOB_LOCAL;
 	s.w.job.local = space_descriptor_local;
 	return handle_call(c, &s.w);
+}
+
+static int space_fault(void)
+{
+	handle_error("the node's list makes no sense");
+	return LARDER_INTERNAL;
 }
 
 /* --- lists ----------------------------------------------------------------------------------- */
@@ -198,7 +206,7 @@ LARDER_PUBLIC int larder_ns_list(struct larder_client *c,
 	if (r < 0)
 		return r;
 	if (!fn)
-		return -EINVAL;
+		return handle_refuse("there is no function to call");
 	deadline_ns = handle_deadline(c, deadline_ms);
 	do {
 		r = space_page_call(c, &p, deadline_ns, LARDER_OP_NS_LIST, 0,
@@ -207,7 +215,7 @@ LARDER_PUBLIC int larder_ns_list(struct larder_client *c,
 			break;
 		r = space_names_tell(&p, fn, user);
 		if (r < 0)
-			r = LARDER_INTERNAL;
+			r = space_fault();
 		else if (r > 0 || !p.reply.u.ns_listed.cursor)
 			p.reply.u.ns_listed.cursor = r = 0;
 		p.cursor = p.reply.u.ns_listed.cursor;
@@ -253,8 +261,10 @@ LARDER_PUBLIC int larder_list(struct larder_client *c, uint32_t ns, const void *
 
 	if (r < 0)
 		return r;
-	if (!cursor || !fn || prefix_len > LARDER_KEY_MAX || (prefix_len && !prefix))
-		return -EINVAL;
+	if (!cursor || !fn)
+		return handle_refuse("there is no cursor, or no function to call");
+	if (prefix_len > LARDER_KEY_MAX || (prefix_len && !prefix))
+		return handle_refuse("a prefix has 0 to %u bytes", (unsigned)LARDER_KEY_MAX);
 	p.cursor = *cursor;
 	p.max = max ? max : UINT32_MAX;
 	r = space_page_call(c, &p, handle_deadline(c, deadline_ms), LARDER_OP_LIST, ns,
@@ -265,7 +275,7 @@ LARDER_PUBLIC int larder_list(struct larder_client *c, uint32_t ns, const void *
 				break;
 		}
 		if (k < 0)
-			r = LARDER_INTERNAL;
+			r = space_fault();
 		else
 			*cursor = p.reply.u.listed.cursor;
 	}

@@ -9,9 +9,11 @@
  * the last one ended is refused.
  *
  * A stream lives on one connection: what the node keeps of it ends with that, and so does the
- * stream (DISCONNECTED). Its deadline is one, from begin to commit.
+ * stream (DISCONNECTED). Its deadline is one, from begin to commit. What ends it is remembered:
+ * from the first failure on, parts and the commit return that one, without asking the node again.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +34,8 @@ struct larder_put_stream {
 	uint64_t put;		/* the node's name for it */
 	uint64_t deadline_ns;
 	uint64_t length;
+	int failure;		/* status of the first part that failed; 0 */
+	char failure_text[CORE_TEXT_SIZE];
 	uint32_t n_blocks;
 	size_t key_len;
 	uint8_t key[LARDER_KEY_MAX];
@@ -121,12 +125,14 @@ LARDER_PUBLIC int larder_put_begin(struct larder_client *c, uint32_t ns, const v
 
 	if (r < 0)
 		return r;
-	if (!key || key_len < 1 || key_len > LARDER_KEY_MAX || !length || !ret ||
-	    length > (uint64_t)CORE_CHECKS_MAX * LARDER_CHECK_BLOCK)
-		return -EINVAL;
+	if (!key || key_len < 1 || key_len > LARDER_KEY_MAX)
+		return handle_refuse("a key has 1 to %u bytes", (unsigned)LARDER_KEY_MAX);
+	if (!length || !ret || length > (uint64_t)CORE_CHECKS_MAX * LARDER_CHECK_BLOCK)
+		return handle_refuse("a stream has a place for its handle and 1 to %llu bytes",
+				     (unsigned long long)CORE_CHECKS_MAX * LARDER_CHECK_BLOCK);
 	s = calloc(1, sizeof(*s) + larder_check_count(length) * sizeof(s->blocks[0]));
 	if (!s)
-		return -ENOMEM;
+		return handle_errno(-ENOMEM);
 	s->client = c;
 	s->ns = ns;
 	s->length = length;
@@ -193,6 +199,18 @@ static int stream_part_encode(struct call *call, struct wire_writer *w)
 	return value_part_encode(call, w, &part);
 }
 
+static void stream_fails(struct larder_put_stream *s, int status)
+{
+	s->failure = status;
+	snprintf(s->failure_text, sizeof(s->failure_text), "%s", larder_last_error());
+}
+
+static int stream_failed(const struct larder_put_stream *s)
+{
+	handle_error(s->failure_text);
+	return s->failure;
+}
+
 LARDER_PUBLIC int larder_put_part(struct larder_put_stream *s, uint64_t offset, const void *data,
 				  size_t len)
 {
@@ -200,16 +218,18 @@ LARDER_PUBLIC int larder_put_part(struct larder_put_stream *s, uint64_t offset, 
 	struct iovec iov = { (void *)data, len };	/* only read: iovec has no const */
 	int r;
 
-	if (!s || !data || !len || offset >= s->length || len > s->length - offset ||
-	    len > UINT32_MAX)
-		return -EINVAL;
+	if (!s || !data)
+		return handle_refuse(s ? "there are no bytes" : "there is no stream");
+	if (!len || offset >= s->length || len > s->length - offset || len > UINT32_MAX)
+		return handle_refuse("a part has at least one byte and lies inside the value");
 	r = handle_check(s->client);
 	if (r < 0)
 		return r;
-	if (!stream_part_fits(s, offset, len)) {
-		handle_error("a part must continue its check block where the last one ended");
-		return -EINVAL;
-	}
+	if (s->failure)
+		return stream_failed(s);
+	if (!stream_part_fits(s, offset, len))
+		return handle_refuse("a part must continue its check block where the last one "
+				     "ended");
 	job_init_one(&sc.w.job, LARDER_OP_PUT_PART, s->ns);
 	sc.w.job.deadline_ns = s->deadline_ns;
 	sc.w.job.epoch = s->epoch;
@@ -221,6 +241,8 @@ LARDER_PUBLIC int larder_put_part(struct larder_put_stream *s, uint64_t offset, 
 	r = handle_call(s->client, &sc.w);
 	if (r == LARDER_OK)
 		stream_part_check(s, offset, data, len);
+	else if (r > 0)
+		stream_fails(s, r);
 	return r;
 }
 
@@ -249,20 +271,35 @@ static int stream_abort_encode(struct call *call, struct wire_writer *w)
 	return stream_sent(call, wire_finish(w, LARDER_OP_PUT_ABORT, 0, 0, call_id(call), 0));
 }
 
-LARDER_PUBLIC int larder_put_abort(struct larder_put_stream *s)
+static int stream_abort(struct larder_put_stream *s)
 {
 	struct stream_call sc = { .s = s };
+	int r = stream_call(&sc, LARDER_OP_PUT_ABORT, true, stream_abort_encode, stream_no_reply);
+
+	/* with its connection the stream ended already */
+	return r == LARDER_DISCONNECTED ? 0 : r;
+}
+
+LARDER_PUBLIC int larder_put_abort(struct larder_put_stream *s)
+{
 	int r;
 
 	if (!s)
-		return -EINVAL;
+		return handle_refuse("there is no stream");
 	r = handle_check(s->client);
 	if (r == 0)
-		r = stream_call(&sc, LARDER_OP_PUT_ABORT, true, stream_abort_encode,
-				stream_no_reply);
+		r = stream_abort(s);
 	free(s);
-	/* with its connection the stream ended already */
-	return r == LARDER_DISCONNECTED ? 0 : r;
+	return r;
+}
+
+static bool stream_is_whole(const struct larder_put_stream *s)
+{
+	for (uint32_t i = 0; i < s->n_blocks; i++) {
+		if (s->blocks[i].filled != stream_block_length(s, i))
+			return false;
+	}
+	return true;
 }
 
 LARDER_PUBLIC int larder_put_commit(struct larder_put_stream *s)
@@ -271,18 +308,18 @@ LARDER_PUBLIC int larder_put_commit(struct larder_put_stream *s)
 	int r;
 
 	if (!s)
-		return -EINVAL;
-	for (uint32_t i = 0; i < s->n_blocks; i++) {
-		if (s->blocks[i].filled == stream_block_length(s, i))
-			continue;
-		r = larder_put_abort(s);
-		handle_error("commit before every byte was given");
-		return r < 0 ? r : -EINVAL;
-	}
+		return handle_refuse("there is no stream");
 	r = handle_check(s->client);
-	if (r == 0)
+	if (r == 0 && s->failure) {
+		(void)stream_abort(s);		/* what the caller is told is why it failed */
+		r = stream_failed(s);
+	} else if (r == 0 && !stream_is_whole(s)) {
+		(void)stream_abort(s);		/* the same */
+		r = handle_refuse("commit before every byte was given");
+	} else if (r == 0) {
 		r = stream_call(&sc, LARDER_OP_PUT_COMMIT, true, stream_commit_encode,
 				stream_no_reply);
+	}
 	free(s);
 	return r;
 }

@@ -15,8 +15,10 @@ LARDER_PUBLIC int larder_run(struct larder_client *c, struct larder_batch *b)
 	if (r < 0)
 		return r;
 	r = job_init_batch(&w.job, b);
-	if (r < 0)
+	if (r < 0) {
+		handle_error(w.job.text);
 		return r;
+	}
 	w.job.deadline_ns = handle_deadline(c, b->deadline_ms);
 	return handle_call(c, &w);
 }
@@ -40,7 +42,7 @@ LARDER_PUBLIC int larder_put(struct larder_client *c, uint32_t ns, const void *k
 	struct larder_batch b = { .opcode = LARDER_OP_PUT, .ns = ns, .deadline_ms = deadline_ms };
 
 	if (!value)
-		return -EINVAL;
+		return handle_refuse("there is no value");
 	return sync_one(c, &b, &item);
 }
 
@@ -53,7 +55,7 @@ LARDER_PUBLIC int larder_get(struct larder_client *c, uint32_t ns, const void *k
 	int r;
 
 	if (!buffer && room)
-		return -EINVAL;
+		return handle_refuse("there is no buffer");
 	r = sync_one(c, &b, &item);
 	if (ret_len && (r == LARDER_OK || r == LARDER_TOO_SMALL))
 		*ret_len = item.done_bytes;

@@ -269,7 +269,7 @@ int handle_call(struct larder_client *c, struct waiter *w)
 	list_init(&w->link);
 	r = pthread_cond_init(&w->cond, NULL);
 	if (r)
-		return -r;
+		return handle_errno(-r);
 	pthread_mutex_lock(&c->lock);
 	list_push_tail(&c->submitted, &w->job.link);
 	if (w->job.kind == JOB_BATCH) {
@@ -420,6 +420,7 @@ LARDER_PUBLIC int larder_submit(struct larder_client *c, struct larder_batch *b)
 	pthread_mutex_lock(&c->lock);
 	if (list_empty(&c->spare)) {
 		pthread_mutex_unlock(&c->lock);
+		handle_error("too many batches are under way, or done and not polled");
 		return -EAGAIN;
 	}
 	job = list_entry(list_pop_head(&c->spare), struct job, link);
@@ -433,6 +434,7 @@ LARDER_PUBLIC int larder_submit(struct larder_client *c, struct larder_batch *b)
 	}
 	pthread_mutex_lock(&c->lock);
 	if (r < 0) {
+		handle_error(job->text);
 		list_push_head(&c->spare, &job->link);
 	} else {
 		list_push_tail(&c->submitted, &job->link);
@@ -489,9 +491,12 @@ LARDER_PUBLIC int larder_cancel(struct larder_client *c, struct larder_batch *b)
 
 	if (r < 0)
 		return r;
+	if (!b)
+		return handle_refuse("there is no batch");
 	pthread_mutex_lock(&c->lock);
 	job = b->internal;
 	if (!job || job->batch != b) {
+		handle_error("the batch is not under way");
 		r = -ENOENT;
 	} else {
 		job->cancel = true;
@@ -509,6 +514,6 @@ LARDER_PUBLIC int larder_step(struct larder_client *c)
 	if (r < 0)
 		return r;
 	if (!c->stepped)
-		return -EINVAL;
+		return handle_refuse("this handle has a thread that steps it");
 	return handle_turn(c);
 }

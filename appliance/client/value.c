@@ -328,8 +328,20 @@ static int value_range(struct call *call)
 /* One-sided: names the memory that the node is to write. */
 static int value_get_segs(struct call *call, struct wire_seg *segs, uint32_t *n)
 {
-	int r = call->room ? value_direct(call) : 1;
+	int r;
 
+	if (!call->room) {
+		/* A request that names no memory asks for the bytes inline, which nobody can have
+		 * here. One byte that will not be written makes it the question for the size that
+		 * it is: no value has none. */
+		call->bounced = false;
+		r = bounce_get(call->conn, call, 1);
+		if (r)
+			return r;
+		segs[(*n)++] = bounce_seg(call, 0, 1);
+		return value_arm(call);
+	}
+	r = value_direct(call);
 	if (r < 0)
 		return r;
 	call->bounced = !r;

@@ -405,6 +405,7 @@ int cmd_bench(struct ctl *ctl, int argc, char **argv)
 		.repeat = 1,
 	};
 	unsigned char secret[SESSION_SECRET_MAX];
+	char ns[SESSION_NS_SIZE];
 	int c, r;
 
 	while ((c = ctl_getopt(ctl, argc, argv, "", bench_long)) != -1)
@@ -414,7 +415,8 @@ int cmd_bench(struct ctl *ctl, int argc, char **argv)
 		return ctl_help(ctl_command_find("bench"));
 	if (argc - optind != 1)
 		return ctl_usage("bench", "wanted one of get, put, exists");
-	if (ctl_take_word("bench", argv[optind], bench_words, &cmd.word) || bench_check(&cmd))
+	if (ctl_take_word("bench", argv[optind], bench_words, &cmd.word) || bench_check(&cmd) ||
+	    session_ns_parse("bench", ctl->ns ? ctl->ns : BENCH_NS, ns))
 		return CTL_USAGE;
 	cmd.figures = calloc(cmd.repeat, sizeof(*cmd.figures));
 	cmd.total = calloc(1, sizeof(*cmd.total));
@@ -425,7 +427,7 @@ int cmd_bench(struct ctl *ctl, int argc, char **argv)
 	if (r)
 		return r;
 	cmd.options.client = &cmd.client;
-	cmd.options.ns = ctl->ns ? ctl->ns : BENCH_NS;
+	cmd.options.ns = ns;
 	cmd.options.deadline_ms = ctl->deadline_ms;
 	r = bench_do(ctl, &cmd);
 	explicit_bzero(secret, sizeof(secret));

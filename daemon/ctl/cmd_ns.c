@@ -3,7 +3,7 @@
  * ns: list, create, show, flush.
  *
  * The options of "ns create" are the fields of struct larder_descriptor; one table names them for
- * the command line, for "ns show" and for JSON.
+ * the command line, for "ns show" and for JSON. Names are spelled as keys are (session_ns_parse).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -146,18 +146,19 @@ struct ns_listing {
 static bool ns_list_one(void *user, const struct larder_ns_info *i)
 {
 	struct ns_listing *l = user;
-	char text[UTIL_TEXT];
+	char text[UTIL_TEXT], name[SESSION_NS_TEXT_SIZE];
 	json_t *o;
 
+	session_ns_format(i->name, name);
 	if (!l->list) {
 		table_row(l->table);
-		table_cell(l->table, 0, "%s", i->name);
+		table_cell(l->table, 0, "%s", name);
 		table_cell(l->table, 1, "%" PRIu64, i->objects);
 		table_cell(l->table, 2, "%s", util_format_bytes(i->bytes, text));
 		return true;
 	}
 	o = json_object();
-	json_set_text(o, "name", i->name);
+	json_set_text(o, "name", name);
 	json_set_u64(o, "id", i->ns);
 	json_set_u64(o, "objects", i->objects);
 	json_set_u64(o, "bytes", i->bytes);
@@ -202,14 +203,16 @@ static int ns_open_and_show(struct ctl *ctl, const char *verb, const char *name,
 			    const struct larder_descriptor *d, uint32_t flags)
 {
 	struct larder_descriptor stored = { 0 };
+	char bytes[SESSION_NS_SIZE];
 	struct session s;
 	uint32_t ns = 0;
-	int r;
+	int r = session_ns_parse(verb, name, bytes);
 
-	r = session_connect(ctl, verb, &s);
+	if (!r)
+		r = session_connect(ctl, verb, &s);
 	if (r)
 		return r;
-	r = larder_ns_open(s.client, name, d, flags, ctl->deadline_ms, &ns);
+	r = larder_ns_open(s.client, bytes, d, flags, ctl->deadline_ms, &ns);
 	if (!r)
 		r = larder_ns_descriptor(s.client, ns, &stored);
 	session_close(&s);
@@ -224,17 +227,18 @@ static int ns_flush(struct ctl *ctl, const char *name, bool force)
 {
 	uint64_t objects = 0, bytes = 0;
 	struct progress_watch watch;
-	char text[UTIL_TEXT];
+	char text[UTIL_TEXT], bytes_of_name[SESSION_NS_SIZE];
 	struct session s;
 	json_t *doc;
 	uint32_t ns = 0;
-	int r;
+	int r = session_ns_parse("ns flush", name, bytes_of_name);
 
-	r = session_connect(ctl, "ns flush", &s);
+	if (!r)
+		r = session_connect(ctl, "ns flush", &s);
 	if (r)
 		return r;
 	progress_watch_begin(&watch, "ns flush");
-	r = larder_ns_open(s.client, name, NULL, 0, ctl->deadline_ms, &ns);
+	r = larder_ns_open(s.client, bytes_of_name, NULL, 0, ctl->deadline_ms, &ns);
 	if (!r)
 		r = larder_ns_flush(s.client, ns, force, ctl->deadline_ms, &objects, &bytes);
 	progress_watch_end(&watch);

@@ -91,7 +91,7 @@ int session_connect(const struct ctl *ctl, const char *what, struct session *ret
 	r = larder_open(&options, &s.client);
 	explicit_bzero(secret, sizeof(secret));
 	if (r == -EINVAL)
-		return ctl_fail(CTL_USAGE, "%s: %s: %s", what, ctl->url, larder_last_error());
+		return ctl_fail(CTL_USAGE, "%s: %s", what, larder_last_error());
 	if (r)
 		return ctl_result(r, "%s: %s", what, ctl->url);
 	*ret = s;
@@ -101,13 +101,17 @@ int session_connect(const struct ctl *ctl, const char *what, struct session *ret
 int session_open(const struct ctl *ctl, const char *what, const char *otherwise, bool create,
 		 struct session *ret)
 {
+	const char *text = ctl->ns ? ctl->ns : otherwise;
 	struct session s = SESSION_NULL;
-	int r = session_connect(ctl, what, &s);
+	char name[SESSION_NS_SIZE];
+	int r = session_ns_parse(what, text, name);
 
+	if (!r)
+		r = session_connect(ctl, what, &s);
 	if (r)
 		return r;
-	s.ns_name = ctl->ns ? ctl->ns : otherwise;
-	r = larder_ns_open(s.client, s.ns_name, NULL, create ? LARDER_NS_CREATE : 0,
+	s.ns_name = text;
+	r = larder_ns_open(s.client, name, NULL, create ? LARDER_NS_CREATE : 0,
 			   ctl->deadline_ms, &s.ns);
 	if (r) {
 		/* "no such object" would be misread here */
@@ -121,6 +125,34 @@ int session_open(const struct ctl *ctl, const char *what, const char *otherwise,
 	}
 	*ret = s;
 	return CTL_DONE;
+}
+
+int session_ns_parse(const char *what, const char *text, char *name)
+{
+	const char *colon = strchr(text, ':'), *spelled = colon ? colon + 1 : text;
+	size_t tenant = (size_t)(spelled - text);
+	unsigned char bytes[LARDER_KEY_MAX];
+	bool is_hash = false;
+	int n = larder_key_parse(spelled, bytes, sizeof(bytes), &is_hash);
+
+	if (n < 0 || is_hash)
+		return ctl_usage(what, "%s: not a namespace in its canonical spelling", text);
+	if (n > (int)LARDER_NS_NAME_MAX || memchr(bytes, 0, (size_t)n))
+		return ctl_usage(what, "%s: a namespace's name has 1 to %u bytes and no NUL", text,
+				 LARDER_NS_NAME_MAX);
+	if (colon && (tenant < 2 || tenant > LARDER_TENANT_NAME_MAX + 1u))
+		return ctl_usage(what, "%s: before the ':' stands a tenant", text);
+	memcpy(name, text, tenant);
+	memcpy(name + tenant, bytes, (size_t)n);
+	name[tenant + (size_t)n] = '\0';
+	return CTL_DONE;
+}
+
+void session_ns_format(const char *name, char text[SESSION_NS_TEXT_SIZE])
+{
+	/* in full: a short name by hash could not be typed again */
+	if (larder_key_format(name, strlen(name), text, SESSION_NS_TEXT_SIZE) < 0)
+		strcpy(text, "?");	/* a name of no byte, which no node gives */
 }
 
 void session_close(struct session *s)

@@ -4,15 +4,18 @@
 #define LARDERCTL_SESSION_H
 
 #include <larder/client.h>
+#include <larder/key.h>
 
 #include "ctl/ctl.h"
 
 #define SESSION_NS_DEFAULT "default"
 #define SESSION_SECRET_MAX 1024u
+#define SESSION_NS_SIZE (LARDER_TENANT_NAME_MAX + 1u + LARDER_NS_NAME_MAX + 1u)
+#define SESSION_NS_TEXT_SIZE (3u * SESSION_NS_SIZE)
 
 struct session {
 	struct larder_client *client;
-	const char *ns_name;
+	const char *ns_name;	/* as it was spelled */
 	uint32_t ns;
 };
 #define SESSION_NULL ((struct session){ 0 })
@@ -34,6 +37,15 @@ int session_connect(const struct ctl *ctl, const char *what, struct session *ret
 int session_open(const struct ctl *ctl, const char *what, const char *otherwise, bool create,
 		 struct session *ret);
 void session_close(struct session *s);
+
+/*
+ * Namespaces are spelled as keys are; in "tenant:name" the ':' divides, one inside of a name is
+ * %3A. @name has room for SESSION_NS_SIZE; a name with a NUL is no C string and is refused, too.
+ * The exit code; a fault was told.
+ */
+int session_ns_parse(const char *what, const char *text, char *name);
+/* The spelling of a name that the node gave; always one that parses. */
+void session_ns_format(const char *name, char text[SESSION_NS_TEXT_SIZE]);
 
 /* A key as it was spelled, parsed. */
 struct session_key {

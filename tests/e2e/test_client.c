@@ -101,15 +101,17 @@ static void url__picks_and_falls_back(void **state)
 	snprintf(url, sizeof(url), "larder://%s", node.socket);
 	snprintf(picked, sizeof(picked), "shm://%s", node.socket);
 	assert_reached_by(url, picked);
+	snprintf(url, sizeof(url), "larder://127.0.0.1:%d", node.port);
+	snprintf(picked, sizeof(picked), "tcp://127.0.0.1:%d", node.port);
+	assert_reached_by(url, picked);
 	if (lstat(DEFAULT_SOCKET, &st) == 0) {
 		print_message("something of this host listens at " DEFAULT_SOCKET "\n");
 		skip();
 	}
-	snprintf(url, sizeof(url), "larder://127.0.0.1:%d", node.port);
-	snprintf(picked, sizeof(picked), "tcp://127.0.0.1:%d", node.port);
-	assert_reached_by(url, picked);
 	if (symlink(node.socket, DEFAULT_SOCKET) == 0) {
-		assert_reached_by(url, "shm://" DEFAULT_SOCKET);
+		/* whoever listens there, a port means that port */
+		assert_reached_by(url, picked);
+		assert_reached_by("larder://127.0.0.1", "shm://" DEFAULT_SOCKET);
 		assert_int_equal(unlink(DEFAULT_SOCKET), 0);
 	}
 	if (made)
@@ -178,6 +180,26 @@ static void node_restarts(enum node_transport t)
 	larder_close(c);
 }
 BOTH(node_restarts)
+
+/* A stream whose node is gone says so at once, and for as long as it is asked. */
+static void stream__node_lost(enum node_transport t)
+{
+	struct larder_client *c = node_client(&node, t);
+	uint32_t ns = node_namespace(c, "client");
+	struct larder_put_stream *s;
+	uint64_t start;
+
+	assert_int_equal(larder_put_begin(c, ns, "lost", 4, 10, 8000, &s), LARDER_OK);
+	assert_int_equal(larder_put_part(s, 0, "12345", 5), LARDER_OK);
+	node_kill(&node);
+	start = now_ms();
+	assert_int_equal(larder_put_part(s, 5, "67890", 5), LARDER_DISCONNECTED);
+	assert_int_equal(larder_put_commit(s), LARDER_DISCONNECTED);
+	assert_true(now_ms() < start + 1000);
+	node_start(&node);
+	larder_close(c);
+}
+BOTH(stream__node_lost)
 
 /* --- roles, tenants, layouts ----------------------------------------------------------------- */
 
@@ -520,6 +542,7 @@ int main(void)
 		cmocka_unit_test(url__picks_and_falls_back),
 		EITHER(node_after_the_client),
 		EITHER(node_restarts),
+		EITHER(stream__node_lost),
 		cmocka_unit_test(viewer__reads_and_nothing_else),
 		EITHER(tenants__do_not_see_each_other),
 		EITHER(layout_mismatch__names_the_field),

@@ -292,6 +292,19 @@ static void stream__in_parts(enum node_transport t)
 }
 BOTH(stream__in_parts)
 
+static void get__without_room(enum node_transport t)
+{
+	struct larder_client *c = node_client(&node, t);
+	uint32_t ns = node_namespace(c, "client");
+	size_t size = 0;
+
+	put_text(c, ns, "sized", "eleven byte");
+	assert_int_equal(larder_get(c, ns, "sized", 5, NULL, 0, &size, 5000), LARDER_TOO_SMALL);
+	assert_int_equal(size, 11);
+	larder_close(c);
+}
+BOTH(get__without_room)
+
 struct worker {
 	pthread_t thread;
 	struct larder_client *c;
@@ -400,6 +413,7 @@ int main(void)
 		EITHER(list__5000_keys_with_a_prefix),
 		EITHER(lease__twice_is_once),
 		EITHER(stream__in_parts),
+		EITHER(get__without_room),
 		EITHER(threads__on_one_handle),
 		EITHER(cancel__and_region_in_use),
 	};

@@ -45,12 +45,18 @@ extern "C" {
 struct larder_client;
 struct larder_region;
 
+/*
+ * URLs. "tcp://host[:port]" (16180) and "shm:///run/larder/larder.sock" name one way to one node.
+ * "larder://host:port", with a port, always is tcp to that port. "larder://host" is the host's
+ * default node: on this host (localhost, 127.0.0.0/8, [::1]) by shared memory where a node listens
+ * at /run/larder/larder.sock, which each attempt to connect looks at anew, and else by tcp to port
+ * 16180; on other hosts that. "larder:///path" is shm. An IPv6 address stands in brackets.
+ */
 struct larder_client_options {
 	/* sizeof(struct larder_client_options): set by the INIT macro */
 	uint32_t size;
 	uint32_t flags;			/* LARDER_OPEN_* */
-	const char *url;		/* "larder://host[:port]" (picks), "tcp://host:16180",
-					 * "shm:///run/larder/larder.sock" */
+	const char *url;		/* see above */
 	const char *tenant;
 	const void *secret;		/* copied */
 	size_t secret_len;
@@ -68,7 +74,8 @@ struct larder_client_options {
 
 /*
  * Makes a handle and its progress thread. Does not wait for the node: it need not be up yet.
- * 0, -EINVAL (url, tenant), -ENOMEM, other -errno.
+ * 0, -EINVAL (a url without a host, with a port that is not 1 to 65535, or otherwise no url;
+ * tenant; secret), -EPROTONOSUPPORT (a scheme that is unknown), -ENOMEM, other -errno.
  */
 int larder_open(const struct larder_client_options *options, struct larder_client **ret);
 /* Cancels what is under way, frees everything. No other call may be inside. NULL is fine. */
@@ -93,7 +100,11 @@ struct larder_client_info {
 	uint64_t reconnects, retries, cancelled, buffers_lost, checksum_errors;
 };
 void larder_get_info(struct larder_client *c, struct larder_client_info *ret);
-/* The sentence that came with the last failure on this thread; never NULL. */
+/*
+ * The sentence that came with the last failure on this thread, whether a status or -errno; calls
+ * that succeed leave it. "no error" when no call has failed on this thread. Never NULL; valid until
+ * the thread's next call of the library.
+ */
 const char *larder_last_error(void);
 
 /* --- namespaces ------------------------------------------------------------------------------ */
@@ -121,7 +132,8 @@ int larder_ns_flush(struct larder_client *c, uint32_t ns, bool force, uint32_t d
 /*
  * Memory that is direct on every transport (a memfd on shm). Page-aligned, zeroed. Freed by
  * larder_region_free when no operation uses it (-EBUSY otherwise). -ENOMEM also when hugepages were
- * asked for and are not there.
+ * asked for and are not there. The mapping is MAP_SHARED: after a fork, what a child writes into it
+ * is in the parent's region too, and in what the parent puts from there.
  *
  * On shm a node may freeze while it writes into a buffer. The pages under that buffer are replaced
  * and the call ends with BUFFER_LOST; bytes of other buffers in these pages stay. Hugepages are
@@ -227,6 +239,8 @@ struct larder_put_stream;
 /* Reserves @length bytes. EXISTS is not told before the commit. */
 int larder_put_begin(struct larder_client *c, uint32_t ns, const void *key, size_t key_len,
 		     uint64_t length, uint32_t deadline_ms, struct larder_put_stream **ret);
+/* A status other than OK ends the stream (DISCONNECTED: with its connection): parts and the commit
+ * that follow return the same at once. */
 int larder_put_part(struct larder_put_stream *s, uint64_t offset, const void *data, size_t len);
 /* Both end the stream and free it. Commit needs every byte to have been given once. */
 int larder_put_commit(struct larder_put_stream *s);

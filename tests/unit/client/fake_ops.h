@@ -177,6 +177,10 @@ static inline void fake_get(struct fake *f, struct fake_conn *c, const struct wi
 	struct fake_object *o = fake_find(f, r->tail, r->tail_len);
 
 	f->last_flags = r->u.get.c.flags;
+	if (!fake_stream(f) && !r->n_segs) {
+		fake_error(c, r, LARDER_BAD_REQUEST, 0, "no way for the bytes");
+		return;
+	}
 	if (o && (r->u.get.c.flags & LARDER_F_VERIFY)) {
 		f->corrupt_payload = f->corrupt_payload && !f->heal;
 		if (f->heal) {

@@ -134,28 +134,6 @@ static void arguments__that_make_no_sense(void **state)
 	rig_close(&r);
 }
 
-static void open__bad_options(void **state)
-{
-	struct larder_client_options o = rig_options("loop://x");
-	struct larder_client *c;
-
-	o.tenant = "Upper";
-	assert_int_equal(larder_open(&o, &c), -EINVAL);
-	o = rig_options("nothing");
-	assert_int_equal(larder_open(&o, &c), -EINVAL);
-	o = rig_options("carrier-pigeon://x");
-	assert_int_equal(larder_open(&o, &c), -EPROTONOSUPPORT);
-	o = rig_options("loop://x");
-	o.secret_len = 0;
-	assert_int_equal(larder_open(&o, &c), -EINVAL);
-	o = rig_options("loop://x");
-	o.size = 8;
-	assert_int_equal(larder_open(&o, &c), -EINVAL);
-	o = rig_options("larder://192.0.2.1");
-	o.flags = LARDER_OPEN_VIEWER;
-	assert_int_equal(larder_open(&o, &c), -EINVAL);
-}
-
 static void batch__values_go_from_last_to_first(void **state)
 {
 	struct rig r;
@@ -277,7 +255,6 @@ int main(void)
 		cmocka_unit_test(other_calls__work),
 		cmocka_unit_test(ns_open__another_layout),
 		cmocka_unit_test(arguments__that_make_no_sense),
-		cmocka_unit_test(open__bad_options),
 		cmocka_unit_test(batch__values_go_from_last_to_first),
 		cmocka_unit_test(exists__many_keys_and_leading_run),
 		cmocka_unit_test(release__without_keys),

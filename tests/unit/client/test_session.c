@@ -211,6 +211,102 @@ static void stream__ends_with_its_connection(void **state)
 	rig_close(&r);
 }
 
+/* What is left of a stream ends at once, whether a node is there again or not. */
+static void stream__first_failure_is_told_again(void **state)
+{
+	for (int again = 0; again < 2; again++) {
+		struct rig r;
+		struct larder_put_stream *s, *t;
+		uint64_t before;
+
+		rig_open(&r, "session");
+		assert_int_equal(larder_put_begin(r.c, r.ns, "v", 1, 10, 8000, &s), LARDER_OK);
+		assert_int_equal(larder_put_part(s, 0, "12345", 5), LARDER_OK);
+		assert_int_equal(larder_put_begin(r.c, r.ns, "w", 1, 10, 8000, &t), LARDER_OK);
+		fake_stop(&r.fake);
+		if (again)
+			fake_restart(&r.fake, "loop", "session");
+		rig_turn(&r, 100);
+		before = r.clock.now_ns;
+		assert_int_equal(larder_put_part(s, 5, "67890", 5), LARDER_DISCONNECTED);
+		assert_int_equal(larder_put_part(s, 5, "67890", 5), LARDER_DISCONNECTED);
+		assert_int_equal(larder_put_commit(s), LARDER_DISCONNECTED);
+		assert_non_null(strstr(larder_last_error(), "on which it began"));
+		assert_int_equal(larder_put_abort(t), LARDER_OK);
+		assert_true(r.clock.now_ns - before < 10 * NSEC_PER_MSEC);
+		assert_int_equal(r.fake.count[LARDER_OP_PUT_PART], 1);
+		assert_int_equal(r.fake.count[LARDER_OP_PUT_ABORT], 0);
+		rig_close(&r);
+	}
+}
+
+static bool refuse_parts(struct fake *f, struct fake_conn *c, const struct wire_request *r,
+			 const uint8_t *payload)
+{
+	if (r->header.op != LARDER_OP_PUT_PART)
+		return false;
+	fake_error(c, r, LARDER_QUOTA, 0, "gaps");
+	return true;
+}
+
+/* The commit after a refused part gives the rest up, and says why. */
+static void stream__refused_part_is_given_up(void **state)
+{
+	struct rig r;
+	struct larder_put_stream *s;
+
+	rig_open(&r, "session");
+	r.fake.hook = refuse_parts;
+	assert_int_equal(larder_put_begin(r.c, r.ns, "v", 1, 10, 8000, &s), LARDER_OK);
+	assert_int_equal(larder_put_part(s, 0, "12345", 5), LARDER_QUOTA);
+	assert_int_equal(larder_exists(r.c, r.ns, "v", 1, 1000), LARDER_NOT_FOUND);
+	assert_int_equal(larder_put_commit(s), LARDER_QUOTA);
+	assert_string_equal(larder_last_error(), "gaps");
+	assert_int_equal(r.fake.count[LARDER_OP_PUT_ABORT], 1);
+	assert_int_equal(r.fake.count[LARDER_OP_PUT_COMMIT], 0);
+	rig_close(&r);
+}
+
+static int step_and_stop(void *user)
+{
+	struct rig *r = user;
+
+	r->clock.now_ns += r->tick_ns;
+	if (++r->steps == 500)
+		fake_stop(&r->fake);
+	return r->fake.t ? fake_step(&r->fake) : 0;
+}
+
+/* A part that waits for a credit when its connection is lost. */
+static void stream__lost_while_it_waits_for_credits(void **state)
+{
+	struct rig r;
+	struct larder_put_stream *s;
+	struct larder_item item = { .key = "k", .key_len = 1 };
+	struct larder_batch b = { .opcode = LARDER_OP_EXISTS, .items = &item, .n_items = 1,
+				  .deadline_ms = 20000 };
+	uint64_t before;
+
+	session_rig(&r);
+	fake_open(&r.fake, &r.clock, "loop", "session");
+	r.fake.credits = 1;
+	assert_int_equal(session_open(&r, "loop://session"), LARDER_OK);
+	assert_int_equal(larder_ns_open(r.c, "space", NULL, 0, 1000, &r.ns), LARDER_OK);
+	assert_int_equal(larder_put_begin(r.c, r.ns, "v", 1, 10, 8000, &s), LARDER_OK);
+	r.fake.mute = true;
+	b.ns = r.ns;
+	assert_int_equal(larder_submit(r.c, &b), 0);
+	rig_turn(&r, 10);
+	r.steps = 0;
+	r.c->step = step_and_stop;
+	before = r.clock.now_ns;
+	assert_int_equal(larder_put_part(s, 0, "12345", 5), LARDER_DISCONNECTED);
+	assert_true(r.steps >= 500);
+	assert_int_equal(larder_put_abort(s), LARDER_OK);
+	assert_true(r.clock.now_ns - before < 100 * NSEC_PER_MSEC);
+	rig_close(&r);
+}
+
 static void sick_node__is_answered_for(void **state)
 {
 	struct rig r;
@@ -398,6 +494,9 @@ int main(void)
 		cmocka_unit_test(connection__lost_and_found),
 		cmocka_unit_test(request__is_sent_again),
 		cmocka_unit_test(stream__ends_with_its_connection),
+		cmocka_unit_test(stream__first_failure_is_told_again),
+		cmocka_unit_test(stream__refused_part_is_given_up),
+		cmocka_unit_test(stream__lost_while_it_waits_for_credits),
 		cmocka_unit_test(sick_node__is_answered_for),
 		cmocka_unit_test(silent_node__is_answered_for),
 		cmocka_unit_test(deaf_node__is_answered_for),

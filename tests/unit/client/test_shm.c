@@ -238,12 +238,32 @@ static void stream__parts_from_region_and_heap(void **state)
 	free(back);
 }
 
+/* The size of a value is asked for without a buffer. */
+static void get__no_room(void **state)
+{
+	struct rig r;
+	size_t len = 0;
+
+	shm_open_rig(&r, 0);
+	(void)fake_put(&r.fake, "v", "0123456789", 10);
+	for (int i = 0; i < 2; i++) {
+		len = 0;
+		assert_int_equal(larder_get(r.c, r.ns, "v", 1, NULL, 0, &len, 1000),
+				 LARDER_TOO_SMALL);
+		assert_int_equal(len, 10);
+		assert_non_null(strstr(larder_last_error(), "10 bytes"));
+	}
+	assert_int_equal(larder_get(r.c, r.ns, "w", 1, NULL, 0, &len, 1000), LARDER_NOT_FOUND);
+	shm_close_rig(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(put_get__through_the_bounce),
 		cmocka_unit_test(put_get__direct),
 		cmocka_unit_test(get__ranges_direct_and_bounced),
+		cmocka_unit_test(get__no_room),
 		cmocka_unit_test(bounce__smaller_than_what_is_asked),
 		cmocka_unit_test(region__in_use),
 		cmocka_unit_test(reconnect__regions_are_made_known_again),
