@@ -14,6 +14,7 @@
 #include "control.h"
 #include "exit_codes.h"
 #include "reactors.h"
+#include "tenants.h"
 
 #define DAEMON_SET_MAX 64
 
@@ -33,18 +34,27 @@ struct daemon {
 	struct larder_memory *memory;
 	char memory_dir[4096];
 	struct larder_node *node;
+	struct tenants *tenants;
 	struct reactors *reactors;
 	struct control *control;
 	sd_event *event;
 	sd_event_source *drain_timer;
 	uint64_t drain_deadline_us;
+	uint64_t progress_us;		/* when a terminal was last told how the start goes on */
 	bool stopping;
 };
 
 /* Reads files and --set into @c. 0 or -errno with c->error set. */
 int daemon_read_config(const struct daemon_arguments *a, struct config *c);
 
-/* Memory, node, tenants, listeners: each in order. LARDERD_EXIT_*. */
+/* What can be told of the settings before anything is begun. LARDERD_EXIT_*, after a line. */
+int daemon_check(struct daemon *d);
+/* The memory as it is configured; its directory goes to d->memory_dir. */
+void daemon_memory_config(struct daemon *d, struct larder_memory_config *m);
+/*
+ * Memory, node, tenants, listeners: each in order. LARDERD_EXIT_*; OK with d->stopping set: a
+ * signal ended it on the way.
+ */
 int daemon_start(struct daemon *d);
 void daemon_stop(struct daemon *d);
 

@@ -110,7 +110,7 @@ int daemon_reload(struct daemon *d, char *error, size_t size)
 		    new.error);
 		goto out;
 	}
-	r = tenants_load(d->node, config_string(&new, CONFIG_tenants_dir), &d->log);
+	r = tenants_load(d->node, config_string(&new, CONFIG_tenants_dir), &d->log, &d->tenants);
 	if (r < 0) {
 		(void)snprintf(error, size, "the tenants in %s can not be used, see the log",
 			       config_string(&new, CONFIG_tenants_dir));

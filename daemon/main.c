@@ -104,6 +104,9 @@ static int run(struct daemon *d)
 	if (a->dump_config)
 		config_dump(&d->config, stdout);
 	if (a->check) {
+		r = daemon_check(d);
+		if (r != LARDERD_EXIT_OK)
+			return r;
 		r = tenants_check(config_string(&d->config, CONFIG_tenants_dir), &d->log);
 		if (r < 0)
 			return LARDERD_EXIT_TENANTS;
@@ -124,7 +127,7 @@ static int run(struct daemon *d)
 		return LARDERD_EXIT_INTERNAL;
 	}
 	r = daemon_start(d);
-	if (r == LARDERD_EXIT_OK)
+	if (r == LARDERD_EXIT_OK && !d->stopping)
 		r = daemon_loop(d);
 	daemon_stop(d);
 	return r;

@@ -8,11 +8,13 @@
 
 #include <errno.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <systemd/sd-daemon.h>
@@ -70,17 +72,45 @@ static void start_pick_dir(struct daemon *d, uint64_t bytes)
 	(void)snprintf(d->memory_dir, sizeof(d->memory_dir), "%s", dir);
 }
 
+static uint64_t start_now_us(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);	/* can not fail for this clock */
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
 static void start_progress(void *user, uint64_t done, uint64_t total)
 {
+	struct daemon *d = user;
+	uint64_t now = start_now_us();
+
 	/* systemd's start time-out counts from the last sign of life */
 	(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=Taking memory: %llu of %llu MiB",
 			 (unsigned long long)(done >> 20), (unsigned long long)(total >> 20));
+	if (!d->progress_us)
+		d->progress_us = now;	/* a start of less than a second says nothing */
+	if (now - d->progress_us < 1000000 || !isatty(STDERR_FILENO))
+		return;
+	d->progress_us = now;
+	say(&d->log, LARDER_LOG_INFO, "taking memory: %llu of %llu MiB",
+	    (unsigned long long)(done >> 20), (unsigned long long)(total >> 20));
 }
 
-static int start_memory(struct daemon *d)
+/* The loop is not there yet; the signals that it will take are blocked, so they wait. */
+static bool start_cancelled(void *user)
+{
+	sigset_t pending;
+
+	return sigpending(&pending) == 0 && (sigismember(&pending, SIGTERM) == 1 ||
+					     sigismember(&pending, SIGINT) == 1);
+}
+
+void daemon_memory_config(struct daemon *d, struct larder_memory_config *m)
 {
 	const struct config *c = &d->config;
-	struct larder_memory_config m = {
+
+	*m = (struct larder_memory_config){
 		.create_dir = true,
 		.any_filesystem = config_number(c, CONFIG_memory_any_filesystem),
 		.size_bytes = config_number(c, CONFIG_memory_size),
@@ -90,14 +120,27 @@ static int start_memory(struct daemon *d)
 		.leases = (uint32_t)config_number(c, CONFIG_memory_leases),
 		.namespaces = (uint32_t)config_number(c, CONFIG_memory_namespaces),
 		.progress = start_progress,
+		.cancelled = start_cancelled,
+		.user = d,
 		.log = &d->log,
 	};
+	start_pick_dir(d, m->pages ? (uint64_t)m->pages * m->page_size_bytes : m->size_bytes);
+	m->dir = d->memory_dir;
+}
+
+static int start_memory(struct daemon *d)
+{
+	struct larder_memory_config m;
 	struct larder_memory_info info;
 	int r;
 
-	start_pick_dir(d, m.pages ? (uint64_t)m.pages * m.page_size_bytes : m.size_bytes);
-	m.dir = d->memory_dir;
+	daemon_memory_config(d, &m);
 	r = larder_memory_open(&m, &d->memory);
+	if (r == -EINTR) {
+		say(&d->log, LARDER_LOG_NOTICE, "stopped while starting");
+		d->stopping = true;
+		return LARDERD_EXIT_OK;
+	}
 	if (r)
 		return r == -EBUSY ? LARDERD_EXIT_MEMORY_BUSY :
 		       r == -EPROTO ? LARDERD_EXIT_MEMORY_GEOMETRY : LARDERD_EXIT_MEMORY;
@@ -212,13 +255,19 @@ int daemon_start(struct daemon *d)
 	const char *dir = config_string(&d->config, CONFIG_tenants_dir);
 	int r, n;
 
-	r = start_memory(d);
+	/* what can be told at once is not told after gigabytes were taken */
+	r = daemon_check(d);
 	if (r)
+		return r;
+	if (tenants_check(dir, &d->log) < 0)
+		return LARDERD_EXIT_TENANTS;
+	r = start_memory(d);
+	if (r || d->stopping)
 		return r;
 	r = start_node(d);
 	if (r)
 		return r;
-	n = tenants_load(d->node, dir, &d->log);
+	n = tenants_load(d->node, dir, &d->log, &d->tenants);
 	if (n < 0)
 		return LARDERD_EXIT_TENANTS;
 	if (n == 0)
@@ -241,4 +290,5 @@ void daemon_stop(struct daemon *d)
 	d->node = NULL;
 	larder_memory_close(d->memory);
 	d->memory = NULL;
+	d->tenants = tenants_free(d->tenants);
 }

@@ -47,6 +47,7 @@ static json_t *stats_objects(const struct larder_node_stats *s)
 	stats_add(o, "waiting", s->parked);
 	stats_add(o, "rebuilt", s->rebuilt_objects);
 	stats_add(o, "dropped_records", s->dropped_records);
+	stats_add(o, "quarantined", s->quarantined);
 	return o;
 }
 

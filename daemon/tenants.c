@@ -27,6 +27,17 @@
 
 #define SECRET_MAX 1024
 
+struct tenant_entry {
+	char name[LARDER_TENANT_NAME_MAX + 1];
+	char secret[2][SECRET_MAX];
+	size_t secret_len[2];
+};
+
+struct tenants {
+	size_t n;
+	struct tenant_entry at[];
+};
+
 struct tenant_file {
 	const char *dir;
 	const char *path;
@@ -104,44 +115,52 @@ static int tenant_handler(void *user, const char *section, const char *key, cons
 	return t->error == 0;
 }
 
-static int tenant_load_one(struct larder_node *node, const char *dir, const char *file,
-			   const struct larder_log *log)
+static int tenant_parse(const char *dir, const char *path, const struct larder_log *log,
+			struct tenant_file *t)
+{
+	int r;
+
+	*t = (struct tenant_file){ .dir = dir, .path = path, .log = log };
+	r = ini_parse(path, tenant_handler, t);
+	if (t->error)
+		return t->error;
+	if (r) {
+		say(log, LARDER_LOG_ERR, "%s:%d: %s", path, r > 0 ? r : 0,
+		    r > 0 ? "not a [section], a key = value, or a comment" : "can not be read");
+		return -EINVAL;
+	}
+	if (!t->secret_len[0]) {
+		say(log, LARDER_LOG_ERR, "%s: [tenant] secret_file is missing", path);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int tenant_read(const char *dir, const char *file, const struct larder_log *log,
+		       struct tenant_entry *e)
 {
 	struct tenant_file *t;
 	char path[4096];
-	char name[LARDER_TENANT_NAME_MAX + 1];
 	size_t len = strlen(file) - strlen(".conf");
 	int r;
 
-	(void)snprintf(path, sizeof(path), "%s/%s", dir, file);
+	if (snprintf(path, sizeof(path), "%s/%s", dir, file) >= (int)sizeof(path)) {
+		say(log, LARDER_LOG_ERR, "%s: its path is too long", file);
+		return -ENAMETOOLONG;
+	}
 	if (!tenant_name_ok(file, len)) {
 		say(log, LARDER_LOG_ERR, "%s: a tenant's name is 1 to %u of a-z, 0-9 and '-'", path,
 		    LARDER_TENANT_NAME_MAX);
 		return -EINVAL;
 	}
-	memcpy(name, file, len);
-	name[len] = 0;
+	memcpy(e->name, file, len);
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	*t = (struct tenant_file){ .dir = dir, .path = path, .log = log };
-	r = ini_parse(path, tenant_handler, t);
-	if (t->error) {
-		r = t->error;
-	} else if (r) {
-		say(log, LARDER_LOG_ERR, "%s:%d: %s", path, r > 0 ? r : 0,
-		    r > 0 ? "not a [section], a key = value, or a comment" : "can not be read");
-		r = -EINVAL;
-	} else if (!t->secret_len[0]) {
-		say(log, LARDER_LOG_ERR, "%s: [tenant] secret_file is missing", path);
-		r = -EINVAL;
-	} else if (node) {
-		r = larder_node_tenant_add(node, name, t->secret[0], t->secret_len[0],
-					   t->secret_len[1] ? t->secret[1] : NULL,
-					   t->secret_len[1]);
-		if (r)
-			say(log, LARDER_LOG_ERR, "%s: tenant %s can not be added: %s", path, name,
-			    strerror(-r));
+	r = tenant_parse(dir, path, log, t);
+	for (int i = 0; r == 0 && i < 2; i++) {
+		e->secret_len[i] = t->secret_len[i];
+		memcpy(e->secret[i], t->secret[i], t->secret_len[i]);
 	}
 	explicit_bzero(t, sizeof(*t));
 	free(t);
@@ -155,9 +174,10 @@ static int tenant_is_conf(const struct dirent *d)
 	return d->d_name[0] != '.' && n > 5 && strcmp(d->d_name + n - 5, ".conf") == 0;
 }
 
-static int tenants_each(struct larder_node *node, const char *dir, const struct larder_log *log)
+static int tenants_read(const char *dir, const struct larder_log *log, struct tenants **ret)
 {
 	struct dirent **names = NULL;
+	struct tenants *t;
 	int n = scandir(dir, &names, tenant_is_conf, alphasort);
 	int r = 0;
 
@@ -166,23 +186,115 @@ static int tenants_each(struct larder_node *node, const char *dir, const struct 
 		say(log, LARDER_LOG_ERR, "%s: can not read the tenants: %s", dir, strerror(-r));
 		return r;
 	}
+	t = calloc(1, sizeof(*t) + (size_t)n * sizeof(t->at[0]));
+	if (!t) {
+		say(log, LARDER_LOG_ERR, "%s: no memory for %d tenants", dir, n);
+		r = -ENOMEM;
+	}
 	for (int i = 0; i < n; i++) {
 		if (!r)
-			r = tenant_load_one(node, dir, names[i]->d_name, log);
+			r = tenant_read(dir, names[i]->d_name, log, &t->at[t->n++]);
 		free(names[i]);
 	}
 	free(names);
-	return r ? r : n;
+	if (r)
+		t = tenants_free(t);
+	*ret = t;
+	return r;
+}
+
+struct tenants *tenants_free(struct tenants *t)
+{
+	if (t)
+		explicit_bzero(t->at, t->n * sizeof(t->at[0]));
+	free(t);
+	return NULL;
 }
 
 int tenants_check(const char *dir, const struct larder_log *log)
 {
-	return tenants_each(NULL, dir, log);
+	struct tenants *t;
+	int r = tenants_read(dir, log, &t);
+
+	if (r)
+		return r;
+	r = (int)t->n;
+	tenants_free(t);
+	return r;
 }
 
-int tenants_load(struct larder_node *node, const char *dir, const struct larder_log *log)
+static bool tenants_has(const struct tenants *t, const char *name)
 {
-	int r = tenants_check(dir, log);
+	for (size_t i = 0; t && i < t->n; i++)
+		if (strcmp(t->at[i].name, name) == 0)
+			return true;
+	return false;
+}
 
-	return r < 0 ? r : tenants_each(node, dir, log);
+static int tenant_give(struct larder_node *node, const struct tenant_entry *e)
+{
+	return larder_node_tenant_add(node, e->name, e->secret[0], e->secret_len[0],
+				      e->secret_len[1] ? e->secret[1] : NULL, e->secret_len[1]);
+}
+
+/* Gives @node those of @t whose being in @before is @known. 0 or -errno after one line. */
+static int tenants_give(struct larder_node *node, const struct tenants *t,
+			const struct tenants *before, bool known, const struct larder_log *log)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		const struct tenant_entry *e = &t->at[i];
+		int r;
+
+		if (tenants_has(before, e->name) != known)
+			continue;
+		r = tenant_give(node, e);
+		if (r == 0)
+			continue;
+		say(log, LARDER_LOG_ERR, "tenant %s can not be added: %s", e->name, strerror(-r));
+		/* the new ones before it go again; the known ones can't fail: no entry is made */
+		while (!known && i-- > 0)
+			if (!tenants_has(before, t->at[i].name))
+				(void)larder_node_tenant_remove(node, t->at[i].name);
+		return r;
+	}
+	return 0;
+}
+
+static void tenants_remove_gone(struct larder_node *node, const struct tenants *before,
+				const struct tenants *now, const struct larder_log *log)
+{
+	for (size_t i = 0; before && i < before->n; i++) {
+		const char *name = before->at[i].name;
+
+		if (tenants_has(now, name))
+			continue;
+		/* it was loaded, so it is there */
+		(void)larder_node_tenant_remove(node, name);
+		say(log, LARDER_LOG_NOTICE, "tenant %s is removed: nobody is let in as it, its "
+		    "objects stay", name);
+	}
+}
+
+int tenants_load(struct larder_node *node, const char *dir, const struct larder_log *log,
+		 struct tenants **loaded)
+{
+	struct tenants *t;
+	int r = tenants_read(dir, log, &t);
+
+	if (r)
+		return r;
+	/* what can fail comes first */
+	r = tenants_give(node, t, *loaded, false, log);
+	if (r == 0)
+		r = tenants_give(node, t, *loaded, true, log);
+	if (r) {
+		tenants_free(t);
+		return r;
+	}
+	tenants_remove_gone(node, *loaded, t, log);
+	for (size_t i = 0; i < t->n; i++)	/* the node has its copies */
+		explicit_bzero(t->at[i].secret, sizeof(t->at[i].secret));
+	tenants_free(*loaded);
+	*loaded = t;
+	return (int)t->n;
 }

@@ -2,23 +2,28 @@
 /*
  * Opening a node's memory. The order is the point:
  *
- *	open "records", lock it, read its header: fresh, ours, or another geometry's (refused)
+ *	open "records", lock it, look at both files: fresh, ours, or refused
+ *	fresh: mark the record file as being made, before anything else is touched
  *	give both files their space, map them, touch every page
  *	attach the records (which formats them when fresh), build the arena's allocator
  *
- * The lock is on "records" and is held until close, by the descriptor. The record file alone says
- * what the arena holds, so an arena without records is scratch, and records without their arena
- * are refused. A file whose header was never finished was never told to anyone: it is fresh.
- * Whatever was made by an open that failed is emptied again, not unlinked: a file with a name is a
- * file with one lock.
+ * The lock is on "records" and is held until close, by the descriptor. Fresh is what can not be
+ * anybody's: both files absent or empty, or the mark in the place of the magic, which the first
+ * open replaces when all is done. Everything else is ours with a good header, or is refused: a
+ * record file that was cut or damaged is worth a question, and a file that is not ours is not ours.
+ *
+ * What was made by an open that failed is emptied again, not unlinked: a file with a name is a file
+ * with one lock. The arena goes first, so that the mark outlives whatever needs it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/compiler.h"
 #include "base/log.h"
@@ -85,9 +90,55 @@ static int memory_lock(const struct memory_dir *d, int fd)
 	return r;
 }
 
-/* What is in the locked record file? Sets @fresh; refuses what is not for this geometry. */
-static int memory_look(const struct memory_dir *d, int fd, const struct larder_memory_config *s,
-		       uint64_t bytes, bool *fresh)
+/* The size of the arena; 0: it is absent or empty. */
+static int memory_arena_bytes(const struct memory_dir *d, uint64_t *ret)
+{
+	struct stat st = { 0 };
+
+	if (fstatat(d->fd, "arena", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno != ENOENT) {
+		int r = -errno;
+
+		log_err(d->log, "memory: %s/arena: can not be examined: %m", d->path);
+		return r;
+	}
+	*ret = (uint64_t)st.st_size;
+	return 0;
+}
+
+static bool memory_is_blank(const struct records_header *h)
+{
+	static const struct records_header blank;
+
+	return memcmp(h, &blank, sizeof(blank)) == 0;
+}
+
+/* Nothing of ours begins the record file. Fresh all the same? -EPROTO after one line: no. */
+static int memory_look_fresh(const struct memory_dir *d, uint64_t records, bool blank,
+			     uint64_t arena)
+{
+	/* a first open that was killed between making room for its mark and writing it */
+	bool no_records = records == 0 || (records == d->block && blank);
+
+	if (no_records && arena == 0)
+		return 0;
+	if (no_records)
+		log_err(d->log, "memory: %s/arena: has %" PRIu64 " bytes, but %s/records, which "
+			"should describe them, is empty: put it back, or remove both to begin "
+			"anew", d->path, arena, d->path);
+	else if (records < sizeof(struct records_header))
+		log_err(d->log, "memory: %s/records: has %" PRIu64 " bytes, less than a header: it "
+			"was cut, or is something else; put it back, or remove the directory's "
+			"files to begin anew", d->path, records);
+	else
+		log_err(d->log, "memory: %s/records: has no header: it was damaged, or is "
+			"something else; put it back, or remove the directory's files to begin "
+			"anew", d->path);
+	return -EPROTO;
+}
+
+/* What is in the locked record file? Tells fresh; refuses what is not for this geometry. */
+static int memory_look(const struct memory_dir *d, const struct larder_memory_config *s,
+		       uint64_t arena, struct larder_memory *m)
 {
 	struct records_header h = { 0 };
 	const char *why = NULL;
@@ -95,26 +146,33 @@ static int memory_look(const struct memory_dir *d, int fd, const struct larder_m
 	ssize_t n = -1;
 	int r;
 
-	if (fstat(fd, &st) == 0)
-		n = pread(fd, &h, sizeof(h), 0);
+	if (fstat(m->records_fd, &st) == 0)
+		n = pread(m->records_fd, &h, sizeof(h), 0);
 	if (n < 0) {
 		r = -errno;
 		log_err(d->log, "memory: %s/records: can not be read: %m", d->path);
 		return r;
 	}
-	/* a generation was given out: its magic was there once, and something damaged it */
-	*fresh = n < (ssize_t)sizeof(h) || (h.magic == 0 && h.generation <= 1);
-	if (*fresh)
+	m->info.fresh = true;
+	if (h.magic == RECORDS_MAKING)
 		return 0;
+	if (n < (ssize_t)sizeof(h) || memory_is_blank(&h))
+		return memory_look_fresh(d, (uint64_t)st.st_size, memory_is_blank(&h), arena);
+	m->info.fresh = false;
 	r = records_header_check(&h, s, &why);
 	if (r < 0) {
 		log_err(d->log, "memory: %s/records: %s", d->path, why);
 		return r;
 	}
-	if ((uint64_t)st.st_size != bytes) {
+	if ((uint64_t)st.st_size != m->records_map_bytes) {
 		log_err(d->log, "memory: %s/records: has %" PRIu64 " bytes where its header means "
 			"%" PRIu64 ": it was cut; remove the directory's files to begin anew",
-			d->path, (uint64_t)st.st_size, bytes);
+			d->path, (uint64_t)st.st_size, (uint64_t)m->records_map_bytes);
+		return -EPROTO;
+	}
+	if (arena != m->arena_map_bytes) {
+		log_err(d->log, "memory: %s/arena: is not the one that %s/records describes: put "
+			"it back, or remove both to begin anew", d->path, d->path);
 		return -EPROTO;
 	}
 	return 0;
@@ -129,11 +187,45 @@ static int memory_empty(const struct memory_dir *d, const char *name, int fd)
 	return r;
 }
 
+/* From here on the files are ours to make, and to empty: whoever finds the mark knows it. */
+static int memory_mark(const struct memory_dir *d, struct larder_memory *m)
+{
+	struct records_header *h;
+	void *map = NULL;
+	int r = memory_empty(d, "arena", m->arena_fd);
+
+	if (r == 0)
+		r = memory_empty(d, "records", m->records_fd);
+	if (r < 0)
+		return r;
+	m->making = true;
+	/* its space first: a hugetlbfs knows no write, and a store must not lack memory */
+	r = memory_file_allocate(d, "records", m->records_fd, d->block, NULL);
+	if (r == 0)
+		r = memory_map(d->log, m->records_fd, d->block, &map);
+	if (r < 0)
+		return r;
+	h = map;
+	h->holder_pid = (uint32_t)getpid();
+	__atomic_store_n(&h->magic, RECORDS_MAKING, __ATOMIC_RELEASE);
+	(void)munmap(map, d->block);	/* fails for wrong arguments only */
+	return 0;
+}
+
+/* Takes back what an open that failed had begun. The failure that counts is told already. */
+static void memory_unmake(struct larder_memory *m)
+{
+	m->records = records_detach(m->records);	/* it would be stored to at close */
+	if (m->arena_fd >= 0)
+		(void)!ftruncate(m->arena_fd, 0);
+	(void)!ftruncate(m->records_fd, 0);
+}
+
 /* Both files open, locked, of their size and backed by memory. */
 static int memory_files(const struct larder_memory_config *s, struct memory_dir *d,
-			struct larder_memory *m)
+			struct larder_memory *m, struct memory_work *w)
 {
-	struct stat st;
+	uint64_t arena = 0;
 	int r;
 
 	r = memory_file_open(d, "records", &m->records_fd);
@@ -147,38 +239,28 @@ static int memory_files(const struct larder_memory_config *s, struct memory_dir 
 	m->info.arena_bytes = m->arena_map_bytes;
 	m->info.records_bytes = m->records_map_bytes;
 	m->info.hugepages = d->hugetlbfs;
-	r = memory_look(d, m->records_fd, s, m->records_map_bytes, &m->info.fresh);
-	if (r < 0)
-		return r;
-	r = memory_file_open(d, "arena", &m->arena_fd);
-	if (r < 0)
-		return r;
-	if (m->info.fresh) {
-		r = memory_empty(d, "records", m->records_fd);
-		if (r == 0)
-			r = memory_empty(d, "arena", m->arena_fd);
-		if (r < 0)
-			return r;
-	} else if (fstat(m->arena_fd, &st) < 0 || (uint64_t)st.st_size != m->arena_map_bytes) {
-		log_err(d->log, "memory: %s/arena: is not the one that %s/records describes ("
-			"%" PRIu64 " bytes): put it back, or remove both to begin anew",
-			d->path, d->path, (uint64_t)m->arena_map_bytes);
-		return -EPROTO;
-	}
-	r = memory_file_allocate(d, "records", m->records_fd, m->records_map_bytes);
+	w->total = m->arena_map_bytes + m->records_map_bytes;
+	r = memory_arena_bytes(d, &arena);
 	if (r == 0)
-		r = memory_file_allocate(d, "arena", m->arena_fd, m->arena_map_bytes);
-	if (r < 0 && m->info.fresh) {
-		/* give back what was taken; the failure that counts is told already */
-		(void)!ftruncate(m->records_fd, 0);
-		(void)!ftruncate(m->arena_fd, 0);
-	}
+		r = memory_look(d, s, arena, m);
+	if (r == 0)
+		r = memory_file_open(d, "arena", &m->arena_fd);
+	if (r == 0)
+		r = memory_file_close_off(d, "records", m->records_fd);
+	if (r == 0)
+		r = memory_file_close_off(d, "arena", m->arena_fd);
+	if (r == 0 && m->info.fresh)
+		r = memory_mark(d, m);
+	if (r == 0)
+		r = memory_file_allocate(d, "records", m->records_fd, m->records_map_bytes, w);
+	if (r == 0)
+		r = memory_file_allocate(d, "arena", m->arena_fd, m->arena_map_bytes, w);
 	return r;
 }
 
-static int memory_maps(const struct larder_memory_config *s, struct larder_memory *m)
+static int memory_maps(const struct larder_memory_config *s, struct larder_memory *m,
+		       struct memory_work *w)
 {
-	uint64_t total = m->arena_map_bytes + m->records_map_bytes, done = 0;
 	int r;
 
 	r = memory_map(s->log, m->records_fd, m->records_map_bytes, &m->records_map);
@@ -194,9 +276,9 @@ static int memory_maps(const struct larder_memory_config *s, struct larder_memor
 	(void)madvise(m->records_map, m->records_map_bytes, MADV_HUGEPAGE);
 	if (m->records_fd < 0)
 		return 0;	/* anonymous: pages come as they are used */
-	r = memory_prefault(s, m->records_map, m->records_map_bytes, &done, total);
+	r = memory_prefault(w, m->records_map, m->records_map_bytes);
 	if (r == 0)
-		r = memory_prefault(s, m->arena_map, m->arena_map_bytes, &done, total);
+		r = memory_prefault(w, m->arena_map, m->arena_map_bytes);
 	return r;
 }
 
@@ -222,6 +304,7 @@ static int memory_attach(const struct larder_memory_config *s, struct larder_mem
 static int memory_open(const struct larder_memory_config *s, struct larder_memory *m)
 {
 	struct memory_dir d = { .fd = -1 };
+	struct memory_work w = { .config = s };
 	_cleanup_close_ int dir_fd = -1;
 	int r;
 
@@ -238,11 +321,11 @@ static int memory_open(const struct larder_memory_config *s, struct larder_memor
 		if (r < 0)
 			return r;
 		dir_fd = d.fd;
-		r = memory_files(s, &d, m);
+		r = memory_files(s, &d, m, &w);
 		if (r < 0)
 			return r;
 	}
-	r = memory_maps(s, m);
+	r = memory_maps(s, m, &w);
 	if (r < 0)
 		return r;
 	return memory_attach(s, m);
@@ -266,11 +349,38 @@ LARDER_PUBLIC int larder_memory_open(const struct larder_memory_config *config,
 	m->arena_fd = m->records_fd = -1;
 	r = memory_open(&settled, m);
 	if (r < 0) {
+		if (m->making)
+			memory_unmake(m);
 		larder_memory_close(m);
 		return r;
 	}
+	m->making = false;
 	*ret = m;
 	return 0;
+}
+
+LARDER_PUBLIC int larder_memory_check(const struct larder_memory_config *config)
+{
+	struct larder_memory_config s;
+	struct memory_dir d = { .fd = -1 };
+	_cleanup_close_ int dir_fd = -1;
+	int r = memory_config_settle(config, &s);
+
+	if (r < 0 || !s.dir)
+		return r;
+	s.create_dir = false;
+	if (access(s.dir, F_OK) == 0 || errno != ENOENT) {
+		r = memory_dir_open(&s, &d);
+		if (r < 0)
+			return r;
+		dir_fd = d.fd;
+	} else {
+		/* it is made at the open, on what is memory unless a disk is allowed */
+		d = (struct memory_dir){ .path = s.dir, .fd = -1, .log = s.log,
+					 .tmpfs = !s.any_filesystem };
+	}
+	d.tmpfs |= d.hugetlbfs;
+	return memory_fits_machine(&d, "arena", (uint64_t)s.pages * s.page_size_bytes);
 }
 
 LARDER_PUBLIC void larder_memory_close(struct larder_memory *m)

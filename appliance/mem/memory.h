@@ -12,6 +12,7 @@ struct larder_memory {
 	struct arena *arena;
 	struct records *records;
 	struct larder_memory_info info;
+	bool making;			/* the files are new, and not yet complete */
 	void *arena_map;
 	size_t arena_map_bytes;
 	void *records_map;

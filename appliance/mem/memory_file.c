@@ -95,15 +95,18 @@ int memory_file_open(const struct memory_dir *d, const char *name, int *ret_fd)
 		log_err(d->log, "memory: %s/%s: is not a regular file", d->path, name);
 		return -EINVAL;
 	}
-	/* other people's values: whatever the mode was, it is this now */
-	if ((st.st_mode & 07777) != 0600 && fchmod(fd, 0600) < 0) {
-		r = -errno;
-		log_err(d->log, "memory: %s/%s: its mode can not be set to 0600: %m", d->path,
-			name);
-		return r;
-	}
 	*ret_fd = TAKE_FD(fd);
 	return 0;
+}
+
+int memory_file_close_off(const struct memory_dir *d, const char *name, int fd)
+{
+	int r = fchmod(fd, 0600) < 0 ? -errno : 0;
+
+	if (r < 0)
+		log_err(d->log, "memory: %s/%s: its mode can not be set to 0600: %m", d->path,
+			name);
+	return r;
 }
 
 /* The line for a lack of space, with the figures that the system gives. Returns @e. */
@@ -129,7 +132,7 @@ static int memory_no_space(const struct memory_dir *d, const char *name, uint64_
 }
 
 /* A tmpfs may be larger than the machine: fallocate would call the out-of-memory killer. */
-static int memory_fits_machine(const struct memory_dir *d, const char *name, uint64_t bytes)
+int memory_fits_machine(const struct memory_dir *d, const char *name, uint64_t bytes)
 {
 	struct sysinfo si;
 	uint64_t total;
@@ -144,24 +147,70 @@ static int memory_fits_machine(const struct memory_dir *d, const char *name, uin
 	return -ENOMEM;
 }
 
-int memory_file_allocate(const struct memory_dir *d, const char *name, int fd, uint64_t bytes)
+int memory_work_step(struct memory_work *w, uint64_t bytes)
 {
+	const struct larder_memory_config *c = w->config;
+
+	w->done += bytes;
+	if (bytes > 0 && c->progress)
+		c->progress(c->user, w->done / 2, w->total);
+	if (!c->cancelled || !c->cancelled(c->user))
+		return 0;
+	log_notice(c->log, "memory: stopped as asked, with %" PRIu64 " of %" PRIu64 " MiB taken",
+		   w->done / 2 / MEMORY_MIB, w->total / MEMORY_MIB);
+	return -EINTR;
+}
+
+static uint64_t memory_step_bytes(const struct larder_memory_config *c)
+{
+	uint64_t step = c->prefault_step_bytes ? c->prefault_step_bytes : MEMORY_STEP;
+
+	return ALIGN_UP(step, MEMORY_HUGE_PAGE);
+}
+
+/* In steps: a tmpfs clears each page here, which takes seconds for each few GiB. */
+static int memory_allocate_steps(int fd, uint64_t bytes, uint64_t step, struct memory_work *w)
+{
+	uint64_t at = 0;
+	int r = w ? memory_work_step(w, 0) : 0;
+
+	while (r == 0 && at < bytes) {
+		uint64_t n = MIN(step, bytes - at);
+
+		if (fallocate(fd, 0, (off_t)at, (off_t)n) < 0) {
+			if (errno == EINTR)
+				continue;
+			return -errno;
+		}
+		at += n;
+		r = w ? memory_work_step(w, n) : 0;
+	}
+	return r;
+}
+
+int memory_file_allocate(const struct memory_dir *d, const char *name, int fd, uint64_t bytes,
+			 struct memory_work *w)
+{
+	uint64_t step = w ? memory_step_bytes(w->config) : MEMORY_STEP;
 	struct stat st;
 	int r;
 
 	if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == bytes &&
 	    (uint64_t)st.st_blocks * 512 >= bytes)
-		return 0;	/* all of it is there from last time */
+		return w ? memory_work_step(w, bytes) : 0;	/* there from last time */
 	if (bytes > INT64_MAX)
 		return memory_no_space(d, name, bytes, -ENOSPC);
 	r = memory_fits_machine(d, name, bytes);
 	if (r < 0)
 		return r;
-	do {
-		r = fallocate(fd, 0, 0, (off_t)bytes) < 0 ? -errno : 0;
-	} while (r == -EINTR);
-	if (r == -EOPNOTSUPP && !d->tmpfs && !d->hugetlbfs)	/* any_filesystem, for tests */
+	r = memory_allocate_steps(fd, bytes, ALIGN_UP(step, d->block), w);
+	if (r == -EOPNOTSUPP && !d->tmpfs && !d->hugetlbfs) {	/* any_filesystem, for tests */
 		r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : 0;
+		if (r == 0 && w)
+			r = memory_work_step(w, bytes);
+	}
+	if (r == -EINTR)
+		return r;	/* told already */
 	if (r == -ENOSPC || r == -ENOMEM)
 		return memory_no_space(d, name, bytes, r);
 	if (r < 0) {
@@ -210,34 +259,32 @@ static void memory_touch(uint8_t *base, uint64_t bytes)
 		(void)__atomic_fetch_or(base + at, 0, __ATOMIC_RELAXED);
 }
 
-int memory_prefault(const struct larder_memory_config *c, void *base, uint64_t bytes,
-		    uint64_t *done, uint64_t total)
+int memory_prefault(struct memory_work *w, void *base, uint64_t bytes)
 {
-	uint64_t step = c->prefault_step_bytes ? c->prefault_step_bytes : MEMORY_STEP;
-	uint64_t at = 0;
+	const struct larder_memory_config *c = w->config;
+	uint64_t step = memory_step_bytes(c), at = 0;
+	int r = 0;
 
-	step = ALIGN_UP(step, MEMORY_HUGE_PAGE);
-	while (at < bytes) {
+	while (r == 0 && at < bytes) {
 		uint64_t n = MIN(step, bytes - at);
 		uint8_t *from = (uint8_t *)base + at;
 
 		if (madvise(from, n, MADV_POPULATE_WRITE) < 0) {
-			int r = -errno;
-
-			if (r == -EINTR || r == -EAGAIN)
+			r = -errno;
+			if (r == -EINTR || r == -EAGAIN) {
+				r = 0;
 				continue;
+			}
 			if (r != -EINVAL) {
 				log_err(c->log, "memory: pages can not be made present after "
-					"%" PRIu64 " of %" PRIu64 " MiB: %m", *done / MEMORY_MIB,
-					total / MEMORY_MIB);
+					"%" PRIu64 " of %" PRIu64 " MiB: %m",
+					w->done / 2 / MEMORY_MIB, w->total / MEMORY_MIB);
 				return r == -EFAULT ? -ENOMEM : r;
 			}
 			memory_touch(from, n);
 		}
 		at += n;
-		*done += n;
-		if (c->progress)
-			c->progress(c->user, *done, total);
+		r = memory_work_step(w, n);
 	}
-	return 0;
+	return r;
 }

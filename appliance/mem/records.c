@@ -4,7 +4,8 @@
  * from it under one short lock: slots and generations.
  *
  * A file carries its geometry and is used with no other. It is in use from the moment its magic is
- * there, which is stored last; what has none was never told to anyone and may be formatted.
+ * there, which is stored last; until then RECORDS_MAKING stands in its place. What has neither is
+ * damaged, or is not ours, and is left as it is.
  *
  * Generations are never given out twice, however the process ends: they are taken from a block
  * whose end was stored in the header first, and the next process begins at that end.

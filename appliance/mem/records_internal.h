@@ -12,6 +12,8 @@
 #include "mem/records.h"
 
 #define RECORDS_MAGIC 0x4344524f4345524cull	/* "LRECORDC" */
+/* "LMAKINGC": in place of the magic while the files are made for the first time. */
+#define RECORDS_MAKING 0x43474e494b414d4cull
 #define RECORDS_SECTION 4096u			/* every section begins at a multiple of this */
 #define RECORDS_GENERATION_STEP (1u << 20)	/* generations reserved by one store */
 

@@ -170,7 +170,10 @@ static bool handshake_check(struct session *s, const struct wire_auth *auth, uin
 	if (s->hs.viewer)
 		return true;	/* by peer credentials, at HELLO */
 	if (s->hs.claimed)
-		node_tenants_secrets(&session_node(s)->tenants, s->hs.claimed, secret);
+		s->tenant_removals = node_tenants_secrets(&session_node(s)->tenants, s->hs.claimed,
+							  secret);
+	if (secret[0].len == 0)
+		s->hs.claimed = NULL;	/* unknown, or removed since its HELLO */
 	proven = handshake_prove(s, secret, auth->mac, auth_len, answer);
 	explicit_bzero(secret, sizeof(secret));
 	return proven;

@@ -6,13 +6,16 @@
  *
  * All transports of a URL listen before any reactor is given one, so a failure leaves nothing.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/compiler.h"
 #include "node/node.h"
+#include "transport/tcp_address.h"
 
 static int listen_open(struct larder_node *n, const struct transport_ops *ops,
 		       struct transport **ret)
@@ -86,6 +89,27 @@ static void listen_note_port(struct larder_node *n, struct transport *t, const c
 	colon = strrchr(text, ':');
 	if (colon)
 		n->port = (int)strtol(colon + 1, NULL, 10);
+}
+
+LARDER_PUBLIC int larder_node_listen_check(const char *url, const char **ret_why)
+{
+	const struct transport_ops *ops = NULL;
+	const char *address = NULL;
+	struct tcp_address tcp;
+	int r = transport_parse_url(url, &ops, &address);
+
+	*ret_why = "no such transport";
+	if (r < 0)
+		return r;
+	*ret_why = "an address is a number and a port: 192.0.2.1:16180 or [2001:db8::1]:16180";
+	if (strcmp(ops->name, "tcp") == 0)
+		return tcp_address_parse(address, &tcp);
+	*ret_why = "the path of a unix socket has 1 to 107 bytes";
+	static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == 108, "as the sentence says");
+	if (strcmp(ops->name, "shm") == 0 &&
+	    strlen(address) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return -ENAMETOOLONG;
+	return address[0] ? 0 : -EINVAL;
 }
 
 LARDER_PUBLIC int larder_node_listen(struct larder_node *n, const char *url)

@@ -50,11 +50,14 @@ struct tenant {
 	uint32_t index;			/* place in the table: who takes turns with whom */
 	uint32_t slot;			/* in the ledger */
 	struct node_secret secret[2];	/* lock */
+	bool removed;			/* lock: not let in, as if it were unknown */
+	uint32_t removals;		/* atomic: a session of before the last one is to end */
 };
 
 struct node_tenants {
 	pthread_mutex_t lock;
 	uint32_t n;
+	uint32_t removals;		/* atomic: of all of them, for reactors to see */
 	struct tenant *at[NODE_TENANTS_MAX];
 };
 
@@ -91,6 +94,8 @@ struct reactor {
 	uint64_t now_ns;		/* read once a turn */
 	uint64_t last_turn_ns;		/* 0 = never stepped */
 	uint64_t next_scan_ns;
+	uint64_t next_due_ns;		/* the first deadline that a scan has to keep */
+	uint32_t removals_seen;		/* of node_tenants.removals */
 	uint64_t next_publish_ns;
 	uint64_t turn;
 	struct list sessions;
@@ -137,10 +142,16 @@ struct larder_node {
 /* tenants.c */
 void node_tenants_init(struct node_tenants *t);
 void node_tenants_done(struct node_tenants *t);
+/* NULL also when it was removed. */
 struct tenant *node_tenants_find(struct node_tenants *t, const char *name);
-/* Copies both secrets; a tenant's may be replaced while handshakes are under way. */
-void node_tenants_secrets(struct node_tenants *t, const struct tenant *tenant,
-			  struct node_secret ret[2]);
+/*
+ * Copies both secrets; a tenant's may be replaced while handshakes are under way. Returns its
+ * removals so far: whoever is let in by these secrets ends when they become more.
+ */
+uint32_t node_tenants_secrets(struct node_tenants *t, const struct tenant *tenant,
+			      struct node_secret ret[2]);
+/* Ends this reactor's sessions of tenants that were removed since it last looked. */
+void node_tenants_evict(struct reactor *r);
 
 /* reactor.c */
 int node_reactor_init(struct reactor *r, struct larder_node *node, uint32_t index);
@@ -150,6 +161,8 @@ void node_reactor_shutdown(struct reactor *r);
 /* Adds a transport that listens already. The caller is the control thread. */
 int node_reactor_adopt(struct reactor *r, struct transport *t);
 void node_reactor_wake(void *reactor);
+/* A scan is wanted at @when_ns: something under way ends there by itself. */
+void node_reactor_due(struct reactor *r, uint64_t when_ns);
 /* A line about a peer that makes no sense; at most one a second and reactor. */
 void node_reactor_complain(struct reactor *r, const char *fmt, ...) _printf_(2, 3);
 

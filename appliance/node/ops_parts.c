@@ -77,6 +77,7 @@ static void begin_answered(struct request *r)
 		node_reply_status(r, status);
 		return;
 	}
+	node_reactor_due(r->session->reactor, p->op.deadline_ns);
 	node_reply_struct(r, &begun, sizeof(begun), LARDER_OK);
 }
 
@@ -233,6 +234,8 @@ void node_op_put_part(struct request *r)
 	}
 	if (w->n_segs > 0 && node_transfer_hold_segs(r) != LARDER_OK)
 		return;
+	/* a part never holds the key for longer than the whole may */
+	r->op.deadline_ns = MIN(r->op.deadline_ns, p->op.deadline_ns);
 	r->put = p;
 	p->parts++;
 	node_transfer_start(r, REQUEST_PULL, p->op.object, w->offset, w->length, part_pulled);
@@ -358,8 +361,12 @@ void node_puts_expire(struct session *s, uint64_t now)
 		struct session_put *p = &s->puts[i];
 
 		/* what is under way for it has a deadline of its own, and ends first */
-		if (!p->used || p->lost || p->ender || p->parts > 0 || now < p->op.deadline_ns)
+		if (!p->used || p->lost || p->ender || p->parts > 0)
 			continue;
+		if (now < p->op.deadline_ns) {
+			node_reactor_due(s->reactor, p->op.deadline_ns);
+			continue;
+		}
 		p->expired = true;
 		put_abort(s, p);
 	}

@@ -37,6 +37,7 @@ int node_reactor_init(struct reactor *r, struct larder_node *node, uint32_t inde
 	r->node = node;
 	r->index = index;
 	r->engine = engine_reactor(node->engine, index);
+	r->next_due_ns = UINT64_MAX;
 	list_init(&r->retry);
 	node_drr_init(&r->drr);
 	r->discard = malloc(NODE_PIECE_BYTES);
@@ -134,11 +135,15 @@ static void reactor_look_at_clock(struct reactor *r)
 	struct larder_node *n = r->node;
 	uint64_t now = clock_now(&n->clock), last = r->last_turn_ns;
 
+	/* what the node found in memory was last seen when it began to look at it */
+	if (last == 0)
+		last = n->start_ns;
+
 	r->now_ns = now;
 	r->last_turn_ns = now;
 	r->turn++;
 	__atomic_store_n(&r->turns, r->turn, __ATOMIC_RELAXED);
-	if (last == 0 || now - last <= NODE_GAP_NS)
+	if (now - last <= NODE_GAP_NS)
 		return;
 	list_for_each(it, &r->sessions)
 		node_session_forgive(list_entry(it, struct session, link), now - last);
@@ -220,11 +225,17 @@ static int reactor_retry(struct reactor *r)
 	return n;
 }
 
+void node_reactor_due(struct reactor *r, uint64_t when_ns)
+{
+	r->next_due_ns = MIN(r->next_due_ns, when_ns);
+}
+
 static void reactor_scan(struct reactor *r)
 {
-	if (r->now_ns < r->next_scan_ns)
+	if (r->now_ns < MIN(r->next_scan_ns, r->next_due_ns))
 		return;
 	r->next_scan_ns = r->now_ns + REACTOR_SCAN_NS;
+	r->next_due_ns = UINT64_MAX;	/* whoever has a deadline says so again */
 	list_for_each_safe(it, &r->sessions)
 		node_session_scan(list_entry(it, struct session, link), r->now_ns);
 }
@@ -307,6 +318,8 @@ static int reactor_turn(struct reactor *r)
 	done += polled;
 	done += reactor_poll_engine(r);
 	done += reactor_retry(r);
+	node_tenants_evict(r);
+	reactor_scan(r);	/* before the flush: it may have answered */
 	done += node_drr_run(r) > 0;
 	for (uint32_t i = 0; i < n_transports; i++) {
 		int n = transport_flush(r->transports[i]);
@@ -314,7 +327,6 @@ static int reactor_turn(struct reactor *r)
 		if (n < 0 && n != -EOPNOTSUPP)
 			return n;
 	}
-	reactor_scan(r);
 	done += reactor_reap(r);
 	reactor_publish(r);
 	r->busy = done > 0;
@@ -344,7 +356,7 @@ LARDER_PUBLIC int larder_node_timeout_ms(struct larder_node *n, uint32_t reactor
 	/* a region's descriptor, or a payload whose place is not decided yet: no event tells */
 	if (!list_empty(&r->retry) || r->drr.n_active > 0)
 		return 1;
-	next = engine_next_deadline(r->engine);
+	next = MIN(engine_next_deadline(r->engine), r->next_due_ns);
 	now = clock_now(&n->clock);
 	if (next <= now)
 		return 0;

@@ -4,7 +4,11 @@
  * exactly its body, then its payload in pieces of at most NODE_PIECE_BYTES, each straight into
  * the pages of its value (so that the checksum follows while they are in cache) or into memory that
  * nobody reads. The connection never waits for a request: a payload that has no place (its PUT
- * waits, was refused, was cancelled) is thrown away as it arrives.
+ * waits, was refused, was cancelled, is past its deadline) is thrown away as it arrives.
+ *
+ * A request may so end while buffers that lie in its pages are posted. They are adrift: redirected
+ * to nowhere, so the pages can go, and counted, so their events are taken for nobody's. Buffers
+ * come back in order, therefore the adrift ones are the first of those that are posted.
  *
  * On a message transport each free request keeps its buffer posted, and a message comes whole.
  */
@@ -247,23 +251,65 @@ static void receive_message(struct session *s, struct request *r, uint32_t lengt
 	receive_body(s, r);
 }
 
+/* Takes the pages of @r back from the transport. False: it would not, and the connection ends. */
+static bool receive_set_adrift(struct session *s, struct request *r)
+{
+	struct transport_conn *c = s->conn;
+	uint32_t n = s->rx_posted - s->rx_adrift;
+
+	/* all that is posted is of @r: a payload begins when the one before is in */
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t cookie = cookie_make(COOKIE_PAYLOAD, r->index, s->rx_number - n + i);
+
+		if (c->transport->ops->redirect_rx(c, cookie, NULL) < 0) {
+			node_session_close(s, false);
+			return false;
+		}
+	}
+	s->rx_adrift = s->rx_posted;
+	r->out -= n;
+	return true;
+}
+
 void node_receive_strand(struct session *s, struct request *r)
 {
-	if (s->rx_request == r)
+	if (s->rx_request == r) {
+		if (!receive_set_adrift(s, r))
+			return;
 		s->rx_request = NULL;
+	}
 	node_transfer_stop(r);
+}
+
+void node_receive_expire(struct session *s, uint64_t now)
+{
+	struct request *r = s->rx_request;
+
+	if (!r || r->state != REQUEST_PULL)
+		return;		/* one that the engine has ends there */
+	if (now < r->op.deadline_ns) {
+		node_reactor_due(s->reactor, r->op.deadline_ns);
+		return;
+	}
+	r->expired = true;
+	node_receive_strand(s, r);
+	node_session_kick(s);
 }
 
 static void receive_payload(struct session *s, const struct transport_event *ev)
 {
 	bool pages = cookie_kind(ev->cookie) == COOKIE_PAYLOAD;
 
+	if (s->rx_adrift > 0) {
+		s->rx_adrift--;
+		pages = false;
+	}
 	s->out--;
 	s->rx_posted--;
-	s->rx_out -= cookie_length(ev->cookie);
+	s->rx_out -= ev->length;	/* it is full, or the connection is down */
 	if (pages)
 		node_transfer_landed(&s->requests[cookie_request(ev->cookie)], ev->data,
-				     cookie_length(ev->cookie), ev->status);
+				     ev->length, ev->status);
 	if (s->state == SESSION_OPEN && s->rx == RX_PAYLOAD && s->rx_left == 0 && s->rx_out == 0) {
 		s->rx_request = NULL;
 		receive_next_header(s);
@@ -360,9 +406,10 @@ uint32_t node_receive_pump(struct session *s, uint32_t budget)
 		if (bytes == 0 ||
 		    !receive_post(s, data, bytes,
 				  cookie_make(r ? COOKIE_PAYLOAD : COOKIE_DISCARD,
-					      r ? r->index : 0, bytes)))
+					      r ? r->index : 0, s->rx_number)))
 			break;
 		session_owe(s);
+		s->rx_number++;
 		s->rx_posted++;
 		s->rx_out += bytes;
 		s->rx_left -= bytes;

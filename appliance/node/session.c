@@ -280,7 +280,8 @@ void node_session_scan(struct session *s, uint64_t now)
 			session_expire(s, "no handshake in time");
 		break;
 	case SESSION_OPEN:
-		node_puts_expire(s, now);
+		node_receive_expire(s, now);
+		node_puts_expire(s, now);	/* after the part that may hold it up */
 		if (now - s->heard_ns >= s->keepalive_ns)
 			session_expire(s, "silent for longer than the keepalive time");
 		else if (s->out > 0 && now - s->progress_ns >= stall_ns)

@@ -91,6 +91,7 @@ struct session {
 	struct transport_conn *conn;
 	const struct transport_limits *limits;
 	struct tenant *tenant;		/* NULL for a viewer */
+	uint32_t tenant_removals;	/* when its secret was checked: see tenants.c */
 	uint32_t slot;			/* of the ledger */
 	uint32_t drr_index;
 
@@ -108,6 +109,8 @@ struct session {
 	uint64_t rx_left;		/* payload that no buffer is posted for yet */
 	uint32_t rx_out;		/* payload that posted buffers wait for */
 	uint32_t rx_posted;		/* payload buffers posted */
+	uint32_t rx_adrift;		/* of these, the first: no longer any request's */
+	uint32_t rx_number;		/* of the next payload buffer, to tell it from the others */
 	uint32_t out;			/* at the transport: what can stall */
 
 	void *block;			/* everything below in one mapping */
@@ -167,7 +170,10 @@ void node_receive_open(struct session *s);	/* the handshake is over */
 void node_receive_event(struct session *s, const struct transport_event *ev);
 void node_receive_resume(struct session *s);	/* a request became free */
 void node_receive_next_handshake(struct session *s);
-void node_receive_strand(struct session *s, struct request *r); /* its payload: thrown away */
+/* It is to end now: what is still to come of its payload is thrown away. */
+void node_receive_strand(struct session *s, struct request *r);
+/* Ends a payload that stalls past its request's deadline. */
+void node_receive_expire(struct session *s, uint64_t now);
 uint32_t node_receive_pump(struct session *s, uint32_t budget);
 
 /* send.c */

@@ -3,6 +3,11 @@
  * Tenants: who may open a session, and by what secret. The table only grows; an entry stays where
  * it is, so sessions point to it. The control thread writes, reactors read during handshakes: one
  * lock for all, held for a few hundred bytes of copying.
+ *
+ * A tenant that is removed keeps its entry without secrets. Its sessions belong to their reactors,
+ * so they are not ended from here: each session remembers how often its tenant had been removed
+ * when its secret was checked, and each reactor, told by a counter and a wake-up, ends those for
+ * which that is no longer so. Removed and added again in between, the old sessions still end.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,6 +15,7 @@
 
 #include "base/compiler.h"
 #include "node/node.h"
+#include "node/session.h"
 
 void node_tenants_init(struct node_tenants *t)
 {
@@ -47,17 +53,23 @@ struct tenant *node_tenants_find(struct node_tenants *t, const char *name)
 	(void)pthread_mutex_lock(&t->lock);
 	struct tenant *found = tenant_find_locked(t, name);
 
+	if (found && found->removed)
+		found = NULL;
 	(void)pthread_mutex_unlock(&t->lock);
 	return found;
 }
 
-void node_tenants_secrets(struct node_tenants *t, const struct tenant *tenant,
-			  struct node_secret ret[2])
+uint32_t node_tenants_secrets(struct node_tenants *t, const struct tenant *tenant,
+			      struct node_secret ret[2])
 {
+	uint32_t removals;
+
 	(void)pthread_mutex_lock(&t->lock);
 	ret[0] = tenant->secret[0];
 	ret[1] = tenant->secret[1];
+	removals = tenant->removals;
 	(void)pthread_mutex_unlock(&t->lock);
+	return removals;
 }
 
 static void secret_set(struct node_secret *s, const void *bytes, size_t len)
@@ -78,8 +90,12 @@ LARDER_PUBLIC int larder_node_tenant_add(struct larder_node *n, const char *name
 	    secret_len > NODE_SECRET_MAX || second_len > NODE_SECRET_MAX ||
 	    (!second && second_len != 0))
 		return -EINVAL;
-	struct tenant *tenant = node_tenants_find(t, name);
+	/* the control thread alone adds, so nothing changes between the look and the entry */
+	(void)pthread_mutex_lock(&t->lock);
+	struct tenant *tenant = tenant_find_locked(t, name);
 	bool added = false;
+
+	(void)pthread_mutex_unlock(&t->lock);
 
 	if (!tenant) {
 		_cleanup_free_ struct tenant *fresh = calloc(1, sizeof(*fresh));
@@ -100,10 +116,73 @@ LARDER_PUBLIC int larder_node_tenant_add(struct larder_node *n, const char *name
 	(void)pthread_mutex_lock(&t->lock);
 	secret_set(&tenant->secret[0], secret, secret_len);
 	secret_set(&tenant->secret[1], second, second_len);
+	tenant->removed = false;
 	if (added) {
 		tenant->index = t->n;
 		t->at[t->n++] = tenant;
 	}
 	(void)pthread_mutex_unlock(&t->lock);
 	return 0;
+}
+
+LARDER_PUBLIC int larder_node_tenant_remove(struct larder_node *n, const char *name)
+{
+	struct node_tenants *t = &n->tenants;
+
+	(void)pthread_mutex_lock(&t->lock);
+	struct tenant *tenant = name ? tenant_find_locked(t, name) : NULL;
+	bool found = tenant && !tenant->removed;
+
+	if (found) {
+		secret_set(&tenant->secret[0], NULL, 0);
+		secret_set(&tenant->secret[1], NULL, 0);
+		tenant->removed = true;
+		__atomic_store_n(&tenant->removals, tenant->removals + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&t->removals, t->removals + 1, __ATOMIC_RELEASE);
+	}
+	(void)pthread_mutex_unlock(&t->lock);
+	if (!found)
+		return -ENOENT;
+	for (uint32_t i = 0; i < n->config.reactors; i++)
+		node_reactor_wake(&n->reactors[i]);
+	return 0;
+}
+
+static bool session_is_evicted(const struct session *s)
+{
+	return s->state == SESSION_OPEN && s->tenant &&
+	       s->tenant_removals != __atomic_load_n(&s->tenant->removals, __ATOMIC_RELAXED);
+}
+
+/* Ends the sessions of @tenant, whose reference is in a session that is one of them. */
+static uint32_t tenant_evict(struct reactor *r, const struct tenant *tenant)
+{
+	uint32_t n = 0;
+
+	list_for_each(it, &r->sessions) {
+		struct session *s = list_entry(it, struct session, link);
+
+		if (s->tenant != tenant || !session_is_evicted(s))
+			continue;
+		node_session_close(s, false);
+		n++;
+	}
+	return n;
+}
+
+void node_tenants_evict(struct reactor *r)
+{
+	uint32_t removals = __atomic_load_n(&r->node->tenants.removals, __ATOMIC_ACQUIRE);
+
+	if (likely(removals == r->removals_seen))
+		return;
+	r->removals_seen = removals;
+	list_for_each(it, &r->sessions) {
+		const struct session *s = list_entry(it, struct session, link);
+
+		if (session_is_evicted(s))
+			log_notice(&r->node->log, "reactor %u: tenant %s was removed: %u of its "
+				   "sessions closed", r->index, s->tenant->name,
+				   tenant_evict(r, s->tenant));
+	}
 }

@@ -38,10 +38,12 @@ void node_transfer_start(struct request *r, enum request_state direction,
 	t->checked = checked;
 	r->next = next;
 	node_request_move(r, direction);
-	if (t->is_inline)
+	if (t->is_inline) {
 		s->rx_request = r;
-	else
+		node_reactor_due(s->reactor, r->op.deadline_ns);
+	} else {
 		list_push_tail(&s->work, &r->queue);
+	}
 }
 
 int node_transfer_hold_segs(struct request *r)

@@ -5,7 +5,9 @@
  * Two files in one directory on a mount of its own (tmpfs or hugetlbfs), "arena" and "records",
  * mode 0600, flocked for the life of the process, space taken by fallocate, pre-faulted with
  * progress. A second process on the same directory is refused by name (-EBUSY); a geometry that
- * differs from what is asked for is refused with advice (-EPROTO), never wiped.
+ * differs from what is asked for, a damaged or cut record file, and whatever is not ours, are
+ * refused with advice (-EPROTO), never wiped. New are only files that are absent or empty, and
+ * those of a first open that did not come to its end.
  *
  * Thread rules: open and close from one thread; the node owns it between.
  */
@@ -36,6 +38,8 @@ struct larder_memory_config {
 	uint32_t namespaces;	/* directory entries; 0: 1,024 */
 	uint64_t prefault_step_bytes; /* 0: 256 MiB; progress is told after each */
 	void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes); /* may be NULL */
+	/* asked before each step; true: the open ends with -EINTR. May be NULL */
+	bool (*cancelled)(void *user);
 	void *user;
 	const struct larder_log *log;
 };
@@ -52,10 +56,17 @@ struct larder_memory_info {
 
 /*
  * 0, or: -EBUSY (in use; the log names the holder's pid when it can), -EPROTO (other geometry or
- * format), -ENOSPC / -ENOMEM (not enough memory: the log says how much is there and is wanted),
- * -EINVAL (values out of range), other -errno from the system. Each failure logs one line.
+ * format, or damage), -ENOSPC / -ENOMEM (not enough memory: the log says how much is there and is
+ * wanted), -EINVAL (values out of range), -EINTR (@cancelled), other -errno from the system. Each
+ * failure logs one line. What a failed open had begun to make is taken back.
  */
 int larder_memory_open(const struct larder_memory_config *config, struct larder_memory **ret);
+/*
+ * What of larder_memory_open can be told beforehand: values in range, no more memory than the
+ * machine has, and, where @dir is there already, that it lies on a memory file system. Touches
+ * nothing. 0 or -errno after one line.
+ */
+int larder_memory_check(const struct larder_memory_config *config);
 /* NULL is fine. The content stays in the files. */
 void larder_memory_close(struct larder_memory *mem);
 void larder_memory_get_info(const struct larder_memory *mem, struct larder_memory_info *info);

@@ -71,10 +71,19 @@ void larder_node_close(struct larder_node *node);
  */
 int larder_node_tenant_add(struct larder_node *node, const char *name, const void *secret,
 			   size_t secret_len, const void *second, size_t second_len);
+/*
+ * From now on nobody is let in as @name, as if it had never been; each reactor ends its open
+ * sessions at its next turn and logs how many. Its objects stay, unreachable; adding it again
+ * brings them back. 0 or -ENOENT: no such tenant.
+ */
+int larder_node_tenant_remove(struct larder_node *node, const char *name);
 
 /* "tcp://127.0.0.1:16180", "shm:///run/larder/larder.sock", "loop://name". Every reactor listens.
  * 0 or -errno; the log says what is wrong with it. */
 int larder_node_listen(struct larder_node *node, const char *url);
+/* Could it be listened on, as far as its spelling tells? Touches nothing. 0, or -errno and a
+ * sentence in *@ret_why. */
+int larder_node_listen_check(const char *url, const char **ret_why);
 /* The port that "tcp://127.0.0.1:0" got, 0 when there is none. */
 int larder_node_port(const struct larder_node *node);
 
@@ -102,6 +111,7 @@ struct larder_node_stats {
 	uint64_t leases, references, filling, parked;
 	uint64_t connections, unauthenticated, regions, region_bytes, requests;
 	uint64_t rebuilt_objects, dropped_records;
+	uint64_t quarantined;		/* values whose bytes went bad, taken out of service */
 	uint64_t bytes_per_object;	/* metadata: records, heap and index over the capacity */
 	bool draining;
 };

@@ -3,160 +3,10 @@
  * Memory directories: made, found again, refused. On /dev/shm where that is a tmpfs. What needs a
  * mount of its own is done by a child in a mount namespace of its own, as root, or skipped.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 
-#include <cmocka.h>
-
-#include "base/compiler.h"
-#include "mem/memory.h"
-
-struct place {
-	char dir[64];			/* does not exist before the open */
-	char log[4096];			/* lines of the last open */
-	unsigned lines;
-	uint64_t done, total;
-	struct larder_log sink;
-	struct larder_memory_config config;
-};
-
-static void place_line(void *user, int level, const char *text)
-{
-	struct place *p = user;
-	size_t len = strlen(p->log);
-
-	if (level <= LARDER_LOG_ERR)
-		p->lines++;
-	(void)snprintf(p->log + len, sizeof(p->log) - len, "%s\n", text);
-}
-
-static void place_progress(void *user, uint64_t done, uint64_t total)
-{
-	struct place *p = user;
-
-	assert_true(done > p->done && done <= total);
-	p->done = done;
-	p->total = total;
-}
-
-static void place_init(struct place *p, const char *parent)
-{
-	static unsigned n;
-
-	*p = (struct place){ 0 };
-	(void)snprintf(p->dir, sizeof(p->dir), "%s/larder-test-%d-%u", parent, (int)getpid(), n++);
-	p->sink = (struct larder_log){ place_line, p, LARDER_LOG_DEBUG };
-	p->config = (struct larder_memory_config){
-		.dir = p->dir, .create_dir = true, .any_filesystem = true, .pages = 700,
-		.page_size_bytes = 8192, .records = 100, .leases = 10, .namespaces = 5,
-		.prefault_step_bytes = 1 << 20, .progress = place_progress, .user = p,
-		.log = &p->sink,
-	};
-}
-
-static void place_remove(const struct place *p)
-{
-	char path[96];
-
-	(void)snprintf(path, sizeof(path), "%s/arena", p->dir);
-	assert_true(unlink(path) == 0 || errno == ENOENT);
-	(void)snprintf(path, sizeof(path), "%s/records", p->dir);
-	assert_true(unlink(path) == 0 || errno == ENOENT);
-	assert_true(rmdir(p->dir) == 0 || errno == ENOENT);
-}
-
-static int setup(void **state)
-{
-	struct place *p = malloc(sizeof(*p));
-
-	if (!p)
-		return -1;
-	place_init(p, access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-	*state = p;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	place_remove(*state);
-	free(*state);
-	return 0;
-}
-
-static struct larder_memory *place_open(struct place *p)
-{
-	struct larder_memory *m = NULL;
-	int r;
-
-	p->log[0] = '\0';
-	p->done = 0;
-	p->lines = 0;
-	r = larder_memory_open(&p->config, &m);
-	if (r < 0)
-		fail_msg("larder_memory_open: %d %s", r, p->log);
-	assert_int_equal(p->lines, 0);
-	return m;
-}
-
-static void place_refused(struct place *p, int error, const char *why)
-{
-	struct larder_memory *m = NULL;
-	int r;
-
-	p->log[0] = '\0';
-	p->done = 0;
-	p->lines = 0;
-	r = larder_memory_open(&p->config, &m);
-	if (r != error || !strstr(p->log, why) || p->lines != 1)
-		fail_msg("%d instead of %d, \"%s\" instead of \"%s\"", r, error, p->log, why);
-	assert_null(m);
-}
-
-/* One object of two pages whose bytes are 'v'. */
-static void memory_put(struct larder_memory *m)
-{
-	struct larder_run runs[2];
-	struct record_content c = { .length = 10000, .key = "k", .key_len = 1, .runs = runs,
-				    .n_checks = 1 };
-	uint32_t check = 5, slot = records_slot_take(m->records);
-	int n = arena_alloc(m->arena, 2, runs, 2);
-
-	assert_int_equal(n, 1);
-	c.n_runs = 1;
-	c.checks = &check;
-	assert_int_equal(records_tenant_add(m->records, "t", &c.tenant), 0);
-	assert_int_equal(records_namespace_add(m->records, c.tenant, "n", 1, NULL, 0, &c.ns), 0);
-	assert_int_equal(records_fill(m->records, slot, &c), 0);
-	memset((char *)arena_base(m->arena) + runs[0].page * 8192ull, 'v', 10000);
-	records_commit(m->records, slot, NULL, 1);
-}
-
-static void memory_expect(struct larder_memory *m, uint64_t objects)
-{
-	struct records_rebuilt found;
-	struct larder_run run;
-	uint32_t slot = 0;
-
-	assert_int_equal(records_rebuild(m->records, m->arena, 0, NULL, NULL, NULL, &found), 0);
-	assert_true(found.objects == objects && found.dropped_bad == 0);
-	if (!objects)
-		return;
-	while (records_at(m->records, slot)->state != RECORD_COMMITTED)
-		slot++;
-	records_runs(m->records, slot, &run, 0, 1);
-	for (int i = 0; i < 10000; i++)
-		assert_int_equal(((char *)arena_base(m->arena) + run.page * 8192ull)[i], 'v');
-}
+#include "place.h"
 
 static void anonymous__is_there_at_once(void **state)
 {
@@ -242,21 +92,6 @@ static void open__refuses_another_geometry_and_changes_nothing(void **state)
 	larder_memory_close(m);
 }
 
-static void place_write(const struct place *p, const char *name, uint64_t at, const char *bytes,
-			size_t n)
-{
-	_cleanup_close_ int fd = -1;
-	char path[96];
-
-	(void)snprintf(path, sizeof(path), "%s/%s", p->dir, name);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	assert_true(fd >= 0);
-	if (bytes)
-		assert_int_equal(pwrite(fd, bytes, n, (off_t)at), n);
-	else
-		assert_int_equal(ftruncate(fd, (off_t)at), 0);
-}
-
 static void open__refuses_files_that_do_not_belong_together(void **state)
 {
 	struct place *p = *state;
@@ -280,23 +115,6 @@ static void open__refuses_files_that_do_not_belong_together(void **state)
 	place_write(p, "records", 0, NULL, 0);		/* empty: nothing is lost */
 	m = place_open(p);
 	memory_expect(m, 0);
-	larder_memory_close(m);
-}
-
-static void open__begins_anew_where_the_first_open_was_killed(void **state)
-{
-	struct place *p = *state;
-	struct larder_memory_info info;
-	char junk[100] = { 0 };
-	struct larder_memory *m;
-
-	larder_memory_close(place_open(p));
-	junk[8] = 1;		/* a format, but no magic yet; another size by now */
-	place_write(p, "records", 0, junk, sizeof(junk));
-	p->config.pages = 900;
-	m = place_open(p);
-	larder_memory_get_info(m, &info);
-	assert_true(info.fresh && info.pages == 900);
 	larder_memory_close(m);
 }
 
@@ -517,8 +335,6 @@ static void open__works_on_hugepages(void **state)
 	on_mount("hugetlbfs", "", on_hugepages);
 }
 
-#define MEMORY_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -527,7 +343,6 @@ int main(void)
 		MEMORY_TEST(open__names_the_process_that_has_it),
 		MEMORY_TEST(open__refuses_another_geometry_and_changes_nothing),
 		MEMORY_TEST(open__refuses_files_that_do_not_belong_together),
-		MEMORY_TEST(open__begins_anew_where_the_first_open_was_killed),
 		MEMORY_TEST(open__refuses_what_can_not_be),
 		MEMORY_TEST(open__after_the_holder_was_killed),
 		cmocka_unit_test(open__tells_the_figures_of_a_full_tmpfs),

@@ -109,6 +109,78 @@ static void handshake__two_secrets(void **state)
 	rig_stop(r);
 }
 
+/* What a removed tenant holds ends, nobody is let in as it, and what it had stays. */
+static void tenant__is_removed_and_comes_back(void **state)
+{
+	struct rig *r = rig_new();
+
+	r->config.reactors = 2;
+	rig_open(r);
+	struct peer *a = peer_login(r), *b = peer_login(r);
+	struct peer *other = peer_login_as(r, "other", "tom"), *late;
+	const struct hello_options old = { .tenant = "demo", .secret = RIG_SECRET };
+	uint32_t ns = peer_open_ns(a);
+
+	assert_int_equal(larder_node_tenant_remove(r->node, "nobody"), -ENOENT);
+	assert_int_equal(larder_node_tenant_remove(r->node, NULL), -ENOENT);
+	assert_int_equal(peer_put_key(a, ns, "k", 100000), LARDER_OK);
+	put_partly(b, ns, "l", 5000, 100, 0);
+	assert_int_equal(larder_node_tenant_remove(r->node, "demo"), 0);
+	assert_int_equal(larder_node_tenant_remove(r->node, "demo"), -ENOENT);
+	peer_expect_closed(a);
+	assert_non_null(strstr(r->last_line, "demo was removed"));
+	peer_expect_closed(b);
+	assert_false(other->down);
+	assert_int_equal(peer_ping(other), LARDER_OK);
+	assert_int_equal(rig_stats(r).filling, 0);
+	assert_int_equal(rig_stats(r).objects, 1);
+	late = peer_connect(r);
+	assert_int_equal(peer_handshake(late, &old), LARDER_DENIED);
+	peer_expect_closed(late);
+	peer_close(late);
+	/* no secret is no secret: an empty one proves nothing */
+	late = peer_connect(r);
+	assert_int_equal(peer_handshake(late, &(struct hello_options){ .tenant = "demo" }),
+			 LARDER_DENIED);
+	peer_expect_closed(late);
+	peer_close(late);
+	peer_close(a);
+	peer_close(b);
+	assert_int_equal(larder_node_tenant_add(r->node, "demo", "new", 3, NULL, 0), 0);
+	late = peer_login_as(r, "demo", "new");
+	assert_int_equal(peer_ns(late, LARDER_OP_NS_OPEN, "m", NULL, &ns), LARDER_OK);
+	assert_int_equal(peer_get(late, ns, "k", 100000), LARDER_OK);
+	peer_check_value(late, "k", 100000);
+	peer_close(late);
+	peer_close(other);
+	rig_check_released(r);
+	rig_stop(r);
+}
+
+/* Gone and back before a reactor looks: sessions of before still end. */
+static void tenant__is_removed_and_back_at_once(void **state)
+{
+	struct rig *r = rig_start();
+	struct peer *a = peer_login(r), *half = peer_connect(r);
+	const struct hello_options o = { .tenant = "demo", .secret = RIG_SECRET };
+	struct draft hello;
+
+	peer_hello(half, &o, &hello);
+	peer_write(half, hello.buffer, hello.length);
+	assert_int_equal(peer_status(half), LARDER_OK);
+	assert_int_equal(larder_node_tenant_remove(r->node, "demo"), 0);
+	assert_int_equal(larder_node_tenant_add(r->node, "demo", RIG_SECRET, strlen(RIG_SECRET),
+						NULL, 0), 0);
+	peer_expect_closed(a);
+	peer_close(a);
+	a = peer_login(r);
+	assert_int_equal(peer_ping(a), LARDER_OK);
+	peer_close(a);
+	peer_close(half);
+	rig_check_released(r);
+	rig_stop(r);
+}
+
 static void handshake__refused(void **state)
 {
 	const struct {
@@ -304,6 +376,8 @@ int main(void)
 		cmocka_unit_test(handshake__keepalive_wish),
 		cmocka_unit_test(handshake__denied),
 		cmocka_unit_test(handshake__two_secrets),
+		cmocka_unit_test(tenant__is_removed_and_comes_back),
+		cmocka_unit_test(tenant__is_removed_and_back_at_once),
 		cmocka_unit_test(handshake__refused),
 		cmocka_unit_test(handshake__other_words_first),
 		cmocka_unit_test(handshake__timeout),

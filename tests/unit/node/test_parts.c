@@ -243,6 +243,98 @@ static void parts__lost_in_every_stage(void **state)
 	rig_stop(r);
 }
 
+/* A writer that gave up without a word: its value goes at the deadline of its BEGIN. */
+static void parts__end_at_their_deadline(void **state)
+{
+	struct rig *r = rig_start();
+	struct peer *p = peer_login(r);
+	const struct wire_put w = { .c = { .ns = peer_open_ns(p), .deadline_ms = 2000 },
+				    .length = 5000, .digest = key_digest(0, "k", 1),
+				    .key_len = 1 };
+	_cleanup_free_ uint8_t *v = value_make("k", 5000);
+	struct draft d;
+	uint64_t put;
+
+	draft_begin(&d);
+	wire_append(&d.w, &w, sizeof(w));
+	wire_append(&d.w, "k", 1);
+	draft_finish(&d, p, LARDER_OP_PUT_BEGIN, 0);
+	peer_write(p, d.buffer, d.length);
+	assert_int_equal(peer_status(p), LARDER_OK);
+	put = p->reply.u.put_begun.put;
+	assert_int_equal(part(p, put, v, 0, 1000), LARDER_OK);
+	for (int i = 0; i < 9; i++) {		/* signs of life are no excuse */
+		rig_advance(r, 200);
+		assert_int_equal(peer_ping(p), LARDER_OK);
+	}
+	assert_int_equal(rig_stats(r).filling, 1);
+	rig_advance(r, 200);
+	assert_int_equal(rig_stats(r).filling, 0);
+	/* late, not wrong; and the key is free for the next writer */
+	assert_int_equal(part(p, put, v, 1000, 4000), LARDER_DEADLINE);
+	assert_int_equal(part_commit(p, put, v, 5000, false), LARDER_DEADLINE);
+	assert_int_equal(part_abort(p, put), LARDER_DEADLINE);
+	assert_int_equal(peer_put_key(p, w.c.ns, "k", 5000), LARDER_OK);
+	peer_close(p);
+	rig_check_released(r);
+	rig_stop(r);
+}
+
+/* A part whose bytes stop coming ends by its own deadline, or by that of its BEGIN. */
+static void part_stalls(bool own, uint32_t ms)
+{
+	struct rig *r = rig_start();
+	struct peer *p = peer_login(r), *q = peer_login(r);
+	uint32_t ns = peer_open_ns(p);
+	size_t len = 3 * MIB;
+	const struct wire_put w = { .c = { .ns = ns, .deadline_ms = own ? 60000 : ms },
+				    .length = len, .digest = key_digest(0, "k", 1), .key_len = 1 };
+	_cleanup_free_ uint8_t *v = value_make("k", len);
+	struct wire_put_part pp = { .c = { .deadline_ms = own ? ms : 0 }, .length = len };
+	struct draft d;
+
+	draft_begin(&d);
+	wire_append(&d.w, &w, sizeof(w));
+	wire_append(&d.w, "k", 1);
+	draft_finish(&d, p, LARDER_OP_PUT_BEGIN, 0);
+	peer_write(p, d.buffer, d.length);
+	assert_int_equal(peer_status(p), LARDER_OK);
+	pp.put = p->reply.u.put_begun.put;
+	draft_begin(&d);
+	wire_append(&d.w, &pp, sizeof(pp));
+	draft_finish(&d, p, LARDER_OP_PUT_PART, len);
+	peer_write(p, d.buffer, d.length);
+	peer_write(p, v, MIB);
+	rig_advance(r, ms - 100);
+	assert_int_equal(rig_stats(r).requests, 1);
+	rig_advance(r, 200);
+	assert_int_equal(rig_stats(r).requests, 0);
+	assert_int_equal(peer_status(p), LARDER_DEADLINE);
+	assert_int_equal(rig_stats(r).filling, own ? 1 : 0);
+	/* the rest is nobody's, and what follows it is understood */
+	peer_write(p, v + MIB, len - MIB);
+	assert_int_equal(peer_ping(p), LARDER_OK);
+	if (own) {
+		assert_int_equal(part(p, pp.put, v, 0, len), LARDER_OK);
+		assert_int_equal(part_commit(p, pp.put, v, len, false), LARDER_OK);
+	} else {
+		assert_int_equal(part_commit(p, pp.put, v, len, false), LARDER_DEADLINE);
+		assert_int_equal(peer_put_key(q, ns, "k", len), LARDER_OK);
+	}
+	assert_int_equal(peer_get(q, ns, "k", len), LARDER_OK);
+	peer_check_value(q, "k", len);
+	peer_close(p);
+	peer_close(q);
+	rig_check_released(r);
+	rig_stop(r);
+}
+
+static void parts__stall_until_their_deadline(void **state)
+{
+	part_stalls(true, 1500);
+	part_stalls(false, 1500);
+}
+
 /* A writer in parts makes a second writer wait; a drain waits for it. */
 static void parts__others_wait(void **state)
 {
@@ -374,6 +466,8 @@ int main(void)
 		cmocka_unit_test(parts__limits),
 		cmocka_unit_test(parts__bad_checks),
 		cmocka_unit_test(parts__lost_in_every_stage),
+		cmocka_unit_test(parts__end_at_their_deadline),
+		cmocka_unit_test(parts__stall_until_their_deadline),
 		cmocka_unit_test(parts__others_wait),
 		cmocka_unit_test(memory__full_evicts),
 		cmocka_unit_test(memory__in_pieces),

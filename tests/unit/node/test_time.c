@@ -68,6 +68,80 @@ static void stall__a_hundred_readers(void **state)
 	rig_stop(r);
 }
 
+/*
+ * A value that stops coming ends at its request's deadline: the answer is there, whoever waited
+ * goes on, and the rest, whatever it is, lands in nobody's pages.
+ */
+static void put_stalls(const struct transport_ops *ops)
+{
+	struct rig *r = rig_new();
+
+	r->ops = ops;
+	rig_open(r);
+	struct peer *a = peer_login(r), *b = peer_login(r);
+	uint32_t ns = peer_open_ns(a);
+	size_t len = 3 * MIB, part = MIB + 12345;
+	_cleanup_free_ uint8_t *v = value_make("k", len), *junk = malloc(len);
+	struct put_options o = { .ns = ns, .key = "k", .value = v, .length = len,
+				 .deadline_ms = 2000 };
+	struct draft d;
+
+	assert_non_null(junk);
+	memset(junk, 0xee, len);
+	draft_put(&d, a, &o);
+	peer_write(a, d.buffer, d.length);
+	peer_write(a, v, part);
+	rig_settle(r);
+	o.deadline_ms = 20000;
+	draft_put(&d, b, &o);
+	peer_send_raw(b, d.buffer, d.length);
+	peer_write(b, v, len);
+	rig_advance(r, 1800);
+	assert_int_equal(rig_stats(r).filling, 1);
+	assert_int_equal(rig_stats(r).parked, 1);
+	assert_true(larder_node_timeout_ms(r->node, 0) <= 200);	/* it does not sleep past it */
+	rig_advance(r, 200);
+	assert_int_equal(rig_stats(r).filling, 0);
+	assert_int_equal(rig_stats(r).pages_free, r->before.pages_free);
+	assert_int_equal(peer_status(a), LARDER_DEADLINE);
+	assert_int_equal(peer_status(b), LARDER_BUSY);
+	assert_int_equal(peer_put(b, &o), LARDER_OK);	/* in the same pages, most likely */
+	peer_write(a, junk, len - part);
+	assert_int_equal(peer_ping(a), LARDER_OK);
+	assert_int_equal(peer_get(a, ns, "k", len), LARDER_OK);
+	peer_check_value(a, "k", len);
+	peer_close(a);
+	peer_close(b);
+	rig_check_released(r);
+	rig_stop(r);
+}
+
+static void stall__a_put_ends_at_its_deadline(void **state)
+{
+	put_stalls(transport_loop());
+	put_stalls(transport_tcp());
+}
+
+/* As above, and the connection ends before the rest has come. */
+static void stall__a_put_is_lost_after_its_deadline(void **state)
+{
+	struct rig *r = rig_start();
+	struct peer *a = peer_login(r);
+	uint32_t ns = peer_open_ns(a);
+	_cleanup_free_ uint8_t *v = value_make("k", MIB);
+	struct draft d;
+
+	draft_put(&d, a, &(struct put_options){ .ns = ns, .key = "k", .value = v, .length = MIB,
+						 .deadline_ms = 1000 });
+	peer_write(a, d.buffer, d.length);
+	peer_write(a, v, 1000);
+	rig_advance(r, 1200);
+	assert_int_equal(peer_status(a), LARDER_DEADLINE);
+	peer_close(a);
+	rig_check_released(r);
+	rig_stop(r);
+}
+
 static void keepalive__silence_ends_a_session(void **state)
 {
 	struct rig *r = rig_new();
@@ -170,6 +244,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stall__half_a_message_and_half_a_value),
 		cmocka_unit_test(stall__a_hundred_readers),
+		cmocka_unit_test(stall__a_put_ends_at_its_deadline),
+		cmocka_unit_test(stall__a_put_is_lost_after_its_deadline),
 		cmocka_unit_test(keepalive__silence_ends_a_session),
 		cmocka_unit_test(gap__is_held_against_nobody),
 		cmocka_unit_test(gap__does_not_move_deadlines),

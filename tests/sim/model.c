@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the node may answer. Per key the model keeps the set of states in which it may be now:
+ * absent, or holding value v. An operation under way may take effect at any moment between its
+ * beginning and its end (or, when it ends without certainty, until the next barrier: its bytes may
+ * still be on their way), so the set is closed under the effects of all of those. What an
+ * operation reports was true at some moment since it began: it must be among the states that were
+ * possible since then, and afterwards the key can only be where effects that overlap with it lead
+ * from there.
+ *
+ *	present --delete, eviction--> absent --put v--> v
+ *
+ * and nothing else: no value becomes another in one step (first writer wins). Eviction is an effect
+ * that is always under way in a seed whose memory is small. A certain lease switches off eviction
+ * and deletes that are not forced. It is certain from its completion on, until its time counted
+ * from the request's beginning: the node counted from a later moment.
+ */
+#include "sim.h"
+
+static void model_value_make(struct world *w, struct model_key *k, uint32_t v)
+{
+	struct prng *r = &w->knob_rng;
+	const uint64_t page = w->knobs.page, max = w->knobs.value_max;
+	const uint64_t edges[] = { 1, 2, page - 1, page, page + 1, 2 * page, 2 * page + 1,
+				   LARDER_CHECK_BLOCK - 1, LARDER_CHECK_BLOCK,
+				   LARDER_CHECK_BLOCK + 1, 2 * LARDER_CHECK_BLOCK, max };
+	struct value *value = &k->value[v];
+	struct prng bytes;
+
+	value->length = chance(r, 2) ? edges[prng_below(r, ARRAY_SIZE(edges))]
+				     : between(r, 1, MIN(max, 3 * page));
+	if (k->index == 0 && v == 0)
+		value->length = max;	/* each namespace has one of the largest */
+	if (value->length > max)
+		value->length = between(r, 1, MIN(max, 3 * page));
+	value->bytes = malloc(value->length);
+	if (!value->bytes)
+		sim_fail(w, "no memory for a value");
+	prng_seed(&bytes, prng_next(r));
+	for (uint64_t i = 0; i < value->length; i += 8) {
+		uint64_t x = prng_next(&bytes);
+
+		memcpy(value->bytes + i, &x, (size_t)MIN(value->length - i, (uint64_t)8));
+	}
+	/* the shortest values of a name differ, too, whoever's they are */
+	value->bytes[0] = (uint8_t)(k->tenant << 6 | k->space << 5 | (k->index & 7) << 2 | v);
+}
+
+static void model_key_make(struct world *w, struct model_key *k)
+{
+	struct prng names;
+
+	/* the same names for everybody: what tells keys apart is tenant and namespace alone */
+	prng_seed(&names, w->seed * 31 + k->index);
+	k->name_len = (uint16_t)(chance(&names, 5) ? between(&names, 100, 1024)
+						   : between(&names, 1, 40));
+	for (uint32_t i = 0; i < k->name_len; i++)
+		k->name[i] = (uint8_t)prng_next(&names);
+	k->name[0] = (uint8_t)(k->index * 16 + 1);
+	k->set = SIM_ABSENT;
+	for (uint32_t v = 0; v < SIM_VALUES; v++)
+		model_value_make(w, k, v);
+}
+
+void model_open(struct world *w)
+{
+	for (uint32_t t = 0; t < w->knobs.tenants; t++)
+		for (uint32_t s = 0; s < w->knobs.spaces; s++)
+			for (uint32_t i = 0; i < w->knobs.names; i++) {
+				struct model_key *k = &w->key[w->n_keys++];
+
+				*k = (struct model_key){ .tenant = t, .space = s, .index = i };
+				model_key_make(w, k);
+			}
+}
+
+void model_close(struct world *w)
+{
+	for (uint32_t i = 0; i < w->n_keys; i++)
+		for (uint32_t v = 0; v < SIM_VALUES; v++)
+			free(w->key[i].value[v].bytes);
+}
+
+const char *model_set_text(uint32_t set)
+{
+	static char text[4][64];
+	static unsigned turn;
+	char *at = text[turn++ % 4];
+	int n = snprintf(at, sizeof(text[0]), "{%s", set & SIM_ABSENT ? " absent" : "");
+
+	for (uint32_t v = 0; v < SIM_VALUES; v++)
+		if (set & SIM_VALUE(v))
+			n += snprintf(at + n, sizeof(text[0]) - (size_t)n, " %u", v);
+	(void)snprintf(at + n, sizeof(text[0]) - (size_t)n, " }");
+	return at;
+}
+
+uint32_t model_value_of_length(const struct model_key *k, uint64_t length)
+{
+	uint32_t set = 0;
+
+	for (uint32_t v = 0; v < SIM_VALUES; v++)
+		if (k->value[v].length == length)
+			set |= SIM_VALUE(v);
+	return set;
+}
+
+/* --- leases ---------------------------------------------------------------------------------- */
+
+/* Certainly leased all the time from @since_ns to now. */
+static bool model_leased(const struct world *w, const struct model_key *k, uint64_t since_ns)
+{
+	for (uint32_t i = 0; i < k->n_leases; i++)
+		if (k->lease[i].from_ns <= since_ns && w->now_ns < k->lease[i].until_ns)
+			return true;
+	return false;
+}
+
+static void model_leases_prune(const struct world *w, struct model_key *k)
+{
+	for (uint32_t i = 0; i < k->n_leases;) {
+		if (w->now_ns < k->lease[i].until_ns)
+			i++;
+		else
+			k->lease[i] = k->lease[--k->n_leases];
+	}
+}
+
+void model_forgive(struct world *w, uint64_t gap_ns)
+{
+	for (uint32_t i = 0; i < w->n_keys; i++)
+		for (uint32_t n = 0; n < w->key[i].n_leases; n++)
+			if (w->key[i].lease[n].until_ns > w->node_seen_ns)
+				w->key[i].lease[n].until_ns += gap_ns;
+}
+
+uint64_t model_next_lease_end(const struct world *w)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < w->n_keys; i++)
+		for (uint32_t n = 0; n < w->key[i].n_leases; n++)
+			next = MIN(next, w->key[i].lease[n].until_ns);
+	return next;
+}
+
+static void model_leased_at_most(struct world *w, struct model_key *k, uint64_t until_ns)
+{
+	/* what has passed of gaps since an older mark counts for the older one only */
+	uint64_t older = k->leased_at_most_ns + (w->gaps_ns - k->leased_gaps_ns);
+
+	k->leased_at_most_ns = MAX(older, until_ns);
+	k->leased_gaps_ns = w->gaps_ns;
+}
+
+bool model_maybe_leased(const struct world *w, const struct item *it)
+{
+	const struct model_key *k = it->key;
+	uint64_t slack = 50 * NSEC_PER_MSEC;
+
+	if (k->leases_linger)
+		return true;
+	for (const struct item *o = k->pending; o; o = o->next)
+		if (o->op->lease_ms)
+			return true;
+	return k->leased_at_most_ns &&
+	       it->op->start_ns < k->leased_at_most_ns + (w->gaps_ns - k->leased_gaps_ns) + slack;
+}
+
+/* --- the set --------------------------------------------------------------------------------- */
+
+static uint32_t model_close_set(uint32_t set, const struct effect *e)
+{
+	if ((set & SIM_ANY_VALUE) && e->deletes)
+		set |= SIM_ABSENT;
+	if (set & SIM_ABSENT)
+		set |= e->puts;
+	if ((set & SIM_ANY_VALUE) && e->deletes)
+		set |= SIM_ABSENT;
+	return set;
+}
+
+static void model_add(struct effect *sum, const struct effect *e, bool leased)
+{
+	sum->puts |= e->puts;
+	sum->deletes |= e->deletes && (e->forced || !leased);
+}
+
+/* All that may have happened to @k since @since_seq. */
+static struct effect model_effects(const struct world *w, const struct model_key *k,
+				   uint64_t since_seq, uint64_t since_ns)
+{
+	bool leased = model_leased(w, k, since_ns);
+	struct effect sum = { .deletes = (w->knobs.evicts && !leased) || k->rotten };
+
+	for (const struct item *it = k->pending; it; it = it->next)
+		model_add(&sum, &it->effect, leased);
+	model_add(&sum, &k->linger, leased);
+	for (uint32_t i = 0; i < k->n_past; i++)
+		if (k->past[i].end_seq >= since_seq)
+			model_add(&sum, &k->past[i].effect, leased);
+	return sum;
+}
+
+static void model_key_refresh(struct world *w, struct model_key *k)
+{
+	struct effect e;
+
+	model_leases_prune(w, k);
+	e = model_effects(w, k, UINT64_MAX, w->now_ns);
+	k->set = model_close_set(k->set, &e);
+	for (struct item *it = k->pending; it; it = it->next)
+		it->seen |= k->set;
+}
+
+void model_refresh(struct world *w)
+{
+	for (uint32_t i = 0; i < w->n_keys; i++) {
+		struct model_key *k = &w->key[i];
+		bool over = false;
+
+		for (uint32_t n = 0; n < k->n_leases; n++)
+			over |= w->now_ns >= k->lease[n].until_ns;
+		if (over)
+			model_key_refresh(w, k);
+	}
+}
+
+void model_rot(struct world *w, struct model_key *k)
+{
+	k->rotten = true;
+	k->n_leases = 0;	/* a quarantine asks no lease */
+	model_key_refresh(w, k);
+}
+
+void model_begin(struct world *w, struct item *it)
+{
+	it->next = it->key->pending;
+	it->key->pending = it;
+	it->seen = 0;
+	if (it->effect.forced)
+		it->key->n_leases = 0;	/* they go with their object, if it goes */
+	if (it->op->lease_ms)
+		model_leased_at_most(w, it->key, w->now_ns);
+	model_key_refresh(w, it->key);
+}
+
+static void model_unlink(struct item *it)
+{
+	struct item **at = &it->key->pending;
+
+	while (*at != it)
+		at = &(*at)->next;
+	*at = it->next;
+}
+
+/* Past effects matter while something is under way that began before they ended. */
+static void model_remember(struct world *w, struct model_key *k, const struct effect *e)
+{
+	uint64_t oldest = UINT64_MAX;
+	uint32_t kept = 0;
+
+	for (const struct item *it = k->pending; it; it = it->next)
+		oldest = MIN(oldest, it->op->start_seq);
+	for (uint32_t i = 0; i < k->n_past; i++)
+		if (k->past[i].end_seq >= oldest)
+			k->past[kept++] = k->past[i];
+	k->n_past = kept;
+	if (!e->puts && !e->deletes)
+		return;
+	if (kept == SIM_PAST) {		/* more than we can tell apart: as if uncertain */
+		model_add(&k->linger, e, false);
+		k->linger.forced |= e->forced;
+		return;
+	}
+	k->past[k->n_past++] = (struct past){ .end_seq = w->seq, .effect = *e };
+}
+
+static void model_linger(struct item *it)
+{
+	struct model_key *k = it->key;
+
+	k->linger.puts |= it->effect.puts;
+	k->linger.deletes |= it->effect.deletes;
+	k->linger.forced |= it->effect.forced;
+	k->leases_linger |= it->op->lease_ms != 0;
+}
+
+/* From its moment on it was protected, and that moment lies between beginning and end. */
+static void model_lease_taken(struct world *w, struct item *it)
+{
+	struct model_key *k = it->key;
+	uint64_t until = it->op->start_ns + it->op->lease_ms * NSEC_PER_MSEC;
+	bool forced = k->linger.forced || k->rotten;
+
+	for (const struct item *o = k->pending; o; o = o->next)
+		forced |= o->effect.forced;
+	for (uint32_t i = 0; i < k->n_past; i++)
+		forced |= k->past[i].effect.forced && k->past[i].end_seq >= it->op->start_seq;
+	if (forced || w->now_ns >= until || k->n_leases == SIM_LEASES)
+		return;
+	k->lease[k->n_leases++] = (struct lease){ it->op->lease_id, w->now_ns, until };
+	k->set &= ~SIM_ABSENT;
+	if (!k->set)
+		sim_fail(w, "key %u of tenant %u: leased, and yet it can only be absent", k->index,
+			 k->tenant);
+}
+
+void model_end(struct world *w, struct item *it, uint32_t states, bool lingers)
+{
+	struct model_key *k = it->key;
+	struct effect e;
+	uint32_t set;
+
+	model_unlink(it);
+	if (lingers)
+		model_linger(it);
+	if (it->op->lease_ms)
+		model_leased_at_most(w, k, w->now_ns + it->op->lease_ms * NSEC_PER_MSEC);
+	if (states) {
+		/* its own effect is behind it, unless it may happen again */
+		e = model_effects(w, k, it->op->start_seq, it->op->start_ns);
+		set = k->set & model_close_set(states & it->seen, &e);
+		if (!set)
+			sim_fail(w, "key %u of tenant %u in %u: %s since %" PRIu64 " is not"
+				 " possible: seen %s, now %s", k->index, k->tenant, k->space,
+				 model_set_text(states), it->op->number, model_set_text(it->seen),
+				 model_set_text(k->set));
+		k->set = set;
+	}
+	if (it->leased)
+		model_lease_taken(w, it);
+	model_remember(w, k, &it->effect);
+	model_key_refresh(w, k);
+}
+
+void model_lease_ends(struct world *w, struct model_key *k, uint64_t id)
+{
+	for (uint32_t i = 0; i < k->n_leases; i++)
+		if (k->lease[i].id == id)
+			k->lease[i].until_ns = w->now_ns;
+	model_key_refresh(w, k);
+}
+
+void model_barrier(struct world *w)
+{
+	for (uint32_t i = 0; i < w->n_keys; i++) {
+		struct model_key *k = &w->key[i];
+
+		if (k->leases_linger)
+			model_leased_at_most(w, k, w->now_ns +
+					     w->knobs.lease_max_ms * NSEC_PER_MSEC);
+		k->leases_linger = false;
+		k->linger = (struct effect){ 0 };
+	}
+}
+
+uint64_t model_held_pages(const struct world *w)
+{
+	uint64_t pages = 0;
+
+	for (uint32_t i = 0; i < w->n_keys; i++) {
+		const struct model_key *k = &w->key[i];
+		bool held = k->pending || k->leases_linger || k->linger.puts ||
+			    (k->leased_at_most_ns && w->now_ns < k->leased_at_most_ns +
+			     (w->gaps_ns - k->leased_gaps_ns) + 50 * NSEC_PER_MSEC);
+		uint64_t most = 0;
+
+		for (uint32_t v = 0; v < SIM_VALUES; v++)
+			most = MAX(most, (k->value[v].length + w->knobs.page - 1) / w->knobs.page);
+		/* as many as are at work on it: a reader of an object that is gone holds, too */
+		for (const struct item *it = k->pending; it; it = it->next)
+			pages += most;
+		pages += held ? most : 0;
+	}
+	return pages;
+}
