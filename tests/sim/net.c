@@ -4,8 +4,8 @@
  * the wild phase keeps its fate into the calm one, where the keepalive has to find out; those made
  * then are kind.
  *
- * Moments are counted in bytes and drawn from three ranges: the handshake and what is opened again, the first
- * requests, anywhere.
+ * Moments are counted in bytes and drawn from three ranges: the handshake and what is opened again,
+ * the first requests, anywhere.
  */
 #include "sim.h"
 
