@@ -142,7 +142,7 @@ void node_session_close(struct session *s, bool drain)
 	s->progress_ns = s->reactor->now_ns;
 	node_drr_leave(s->reactor, s);
 	r = transport_disconnect(s->conn, drain);
-	if (r < 0)
+	if (r < 0 && r != -ENOTCONN)	/* it may have ended by itself just now */
 		log_err(&session_node(s)->log, "a connection can not be ended: %s", strerror(-r));
 }
 
