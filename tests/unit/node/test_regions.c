@@ -453,6 +453,7 @@ static void viewer__reads_and_nothing_else(void **state)
 
 	if (getuid() != 0) {
 		rig_stop(r);
+		print_message("skipped: a viewer is root or the user of view.user\n");
 		skip();
 	}
 	p = peer_login(r);
