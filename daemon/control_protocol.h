@@ -28,6 +28,17 @@
  *		evicted: "ago_ms", "age_ms" (not touched for so long), "room_for", the tenant for
  *		whom, left out when room was made ahead of need; refused: "ago_ms", "status".
  *		NOT_FOUND: no such tenant or namespace.
+ * "tenants"	stats group	"tenants": an array of objects with "name", "configured" (else it is
+ *		left over in the memory), "objects", "value_bytes", "resident_bytes".
+ * "quota"	stats group	the limits of "tenant": for each limit's name an object with
+ *		"effective" and, where it has one, "file", "saved" and "runtime"; the last of these
+ *		wins.
+ * "quota_set"	admin group	"tenant", "limits": {NAME: integer or null, ...} and "runtime": true
+ *		for values that end with the process; else they are saved and outlive it. null takes
+ *		back the value that was set so before. {}, or BAD_REQUEST and nothing was changed.
+ * "purge"	admin group	"tenant": begins to throw away what a tenant left that is not
+ *		configured any more, or tells how far it is: "done", "objects", "bytes". Ask until
+ *		it is done.
  * "ledger"	stats group	{}; the reply's first byte carries one descriptor (SCM_RIGHTS): the
  *		ledger's memfd, to be mapped PROT_READ, MAP_SHARED; layout in <larder/ledger.h>.
  * "drain"	admin group	{}: draining has begun; asking again is harmless.
@@ -52,5 +63,9 @@
 #define LARDER_CONTROL_DRAIN "drain"
 #define LARDER_CONTROL_UNDRAIN "undrain"
 #define LARDER_CONTROL_RELOAD "reload"
+#define LARDER_CONTROL_TENANTS "tenants"
+#define LARDER_CONTROL_QUOTA "quota"
+#define LARDER_CONTROL_QUOTA_SET "quota_set"
+#define LARDER_CONTROL_PURGE "purge"
 
 #endif

@@ -325,6 +325,7 @@ int engine_submit(struct engine_reactor *r, struct larder_op *op)
 	op->count = op->bytes = op->kept = 0;
 	op->object = NULL;
 	op->present = false;
+	op->limit = LARDER_LIMIT_NONE;
 	op->next = NULL;
 	op->pprev = NULL;
 	op->home = r;

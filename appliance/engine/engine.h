@@ -133,6 +133,32 @@ int engine_namespace_set_admission(struct engine *e, uint32_t tenant, uint32_t n
 				   enum engine_admission admission);
 enum engine_admission engine_namespace_admission(struct engine *e, uint32_t ns);
 const char *engine_tenant_name(struct engine *e, uint32_t tenant);
+
+/*
+ * The limits that are the engine's to keep: resident_bytes, guarantee_bytes, objects, namespaces,
+ * pinned_bytes, leased_bytes, over_cap. Any thread, at any time; a tenant that is over a lower
+ * limit than before loses nothing at once: it is over its cap and evicts its own with its next PUT
+ * (resident_bytes, objects), or gets nothing new until it is below (the others).
+ */
+void engine_tenant_set_limits(struct engine *e, uint32_t tenant, const struct larder_limits *l);
+/*
+ * Who else may read a namespace of @tenant, by name, whether it is there yet or not: bit i of
+ * @readers is tenant i. Replaces what was said of that name. 0 or -ENOMEM.
+ */
+struct engine_readers {
+	uint64_t bits[RECORDS_TENANTS_MAX / 64];
+};
+int engine_share(struct engine *e, uint32_t tenant, const void *name, uint16_t name_len,
+		 const struct engine_readers *readers);
+/* Takes back everything that @tenant shares. */
+void engine_unshare(struct engine *e, uint32_t tenant);
+/*
+ * Forgets an empty namespace: OK, NOT_FOUND, BUSY (objects are in it, or a writer is at work). Its
+ * id is not used again while this engine is open.
+ */
+int engine_namespace_retire(struct engine *e, uint32_t tenant, uint32_t ns);
+/* Ends the fill leases of a holder, whoever waits for them is told. The holder's own reactor. */
+void engine_fills_release(struct engine_reactor *r, uint64_t holder);
 struct records *engine_records(struct engine *e);
 
 /* What became of a key, as far as the bounded record of evictions and refusals reaches. */

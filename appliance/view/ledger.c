@@ -78,7 +78,7 @@ static int ledger_map(struct ledger *l)
 	void *map;
 
 	l->size = ledger_layout(&h, l->writers);
-	l->fd = memfd_create("larder-ledger-1", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	l->fd = memfd_create("larder-ledger-2", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (l->fd < 0 || fallocate(l->fd, 0, 0, (off_t)l->size) < 0)
 		return -errno;
 	map = mmap(NULL, l->size, PROT_READ | PROT_WRITE, MAP_SHARED, l->fd, 0);

@@ -19,6 +19,7 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include <larder/limits.h>
 #include <larder/op.h>
 
 #ifdef __cplusplus
@@ -26,9 +27,9 @@ extern "C" {
 #endif
 
 #define LARDER_LEDGER_MAGIC 0x4745444cu	/* "LDEG" */
-#define LARDER_LEDGER_LAYOUT 1u
+#define LARDER_LEDGER_LAYOUT 2u
 #define LARDER_LEDGER_TENANTS 64u	/* slots; slot of a tenant is its place in `names` */
-#define LARDER_LEDGER_LIMITS 32u	/* limits per tenant */
+#define LARDER_LEDGER_LIMITS LARDER_LIMITS_MAX
 #define LARDER_LEDGER_VIEW_TENANT 63u	/* slot "_view": reads of viewers */
 #define LARDER_LEDGER_WRITERS_MAX 65u	/* reactors + control */
 
@@ -73,9 +74,13 @@ struct larder_usage {
 	uint64_t put_not_admitted;	/* refused by the namespace's admission */
 	/* evictions by time since the last touch: below 1 s, below 4^i s, the last: all the rest */
 	uint64_t evicted_age[LARDER_LEDGER_AGES];
-	uint64_t reserved[2];
+	/* requests (or, for leases, keys) refused for a limit, by enum larder_limit */
+	uint64_t refused[LARDER_LEDGER_LIMITS];
+	uint64_t fills;			/* fill leases given */
+	uint64_t fills_lapsed;		/* of them, those whose time ran out or whose owner left */
+	uint64_t reserved[32];
 };
-static_assert(sizeof(struct larder_usage) == (64 + 32 + 8 + 24) * 8, "layout");
+static_assert(sizeof(struct larder_usage) == (64 + 32 + 8 + 22 + 32 + 2 + 32) * 8, "layout");
 
 struct larder_gauges {
 	uint64_t resident_bytes;	/* pages held */
@@ -91,7 +96,9 @@ struct larder_gauges {
 	uint64_t in_flight_lookup;
 	uint64_t in_flight_fetch;
 	uint64_t in_flight_write;
-	uint64_t reserved[19];
+	uint64_t fills;			/* fill leases held */
+	uint64_t waiting;		/* requests parked for another writer */
+	uint64_t reserved[17];
 };
 static_assert(sizeof(struct larder_gauges) == 32 * 8, "layout");
 
@@ -130,7 +137,9 @@ struct larder_node_section {
 	uint64_t dropped_records;
 	uint64_t quarantined;
 	uint64_t sigbus;		/* regions whose holes were met */
-	uint64_t reserved[43];
+	uint64_t scrubbed_bytes;
+	uint64_t scrub_passes;		/* times that every object was looked at */
+	uint64_t reserved[41];
 };
 static_assert(sizeof(struct larder_node_section) == 64 * 8, "layout");
 

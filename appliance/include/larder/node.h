@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include <larder/environment.h>
+#include <larder/limits.h>
 #include <larder/log.h>
 #include <larder/memory.h>
 #include <larder/types.h>
@@ -77,6 +78,54 @@ int larder_node_tenant_add(struct larder_node *node, const char *name, const voi
  * brings them back. 0 or -ENOENT: no such tenant.
  */
 int larder_node_tenant_remove(struct larder_node *node, const char *name);
+
+/*
+ * Limits of tenants, in force from the next request on, kept until set again. All of @limits at
+ * once: either every one is taken or none. 0; -ENOENT: no such tenant; -EINVAL: a value that can
+ * not be; -ENOSPC: the guarantees of all tenants are more than the node has. *@ret_bad (may be
+ * NULL) is then the entry that is to blame, and one log line says what is wrong with it.
+ */
+struct larder_tenant_limits {
+	const char *tenant;
+	struct larder_limits limits;
+};
+int larder_node_set_limits(struct larder_node *node, const struct larder_tenant_limits *limits,
+			   size_t n, size_t *ret_bad);
+/*
+ * What was set, and what is in force: node-wide bounds, guarantees of others and the default
+ * weight worked in. Either may be NULL. 0 or -ENOENT.
+ */
+int larder_node_get_limits(struct larder_node *node, const char *tenant,
+			   struct larder_limits *ret_set, struct larder_limits *ret_effective);
+/*
+ * Lets other tenants read namespaces of @tenant, as "tenant:namespace": all that it shares from
+ * now on; @n 0: nothing. A name need not be there yet, on either side. Whoever may read learns by
+ * timing whether a key was there before it put it: the manual warns of that. 0; -ENOENT: no such
+ * @tenant; -EINVAL: a name; -ENOMEM; nothing is changed then.
+ */
+struct larder_share {
+	const void *ns;			/* its name, bytes */
+	size_t ns_len;
+	const char *reader;		/* tenant */
+};
+int larder_node_set_shares(struct larder_node *node, const char *tenant,
+			   const struct larder_share *shares, size_t n);
+/*
+ * Throws the objects, namespaces and name of a tenant away that was removed (or was in the memory
+ * and never added). It works in the reactors' turns: this begins it or tells how far it is. 0:
+ * done; 1: under way; -ENOENT: no such tenant; -EBUSY: it is not removed. *@ret_objects,
+ * *@ret_bytes: what is gone so far.
+ */
+int larder_node_purge(struct larder_node *node, const char *tenant, uint64_t *ret_objects,
+		      uint64_t *ret_bytes);
+/* Every tenant in the memory: configured or left over. Calls @fn until it returns false. */
+struct larder_node_tenant {
+	const char *name;
+	bool removed;			/* nobody is let in as it */
+	uint64_t objects, value_bytes, resident_bytes;
+};
+void larder_node_tenants(struct larder_node *node,
+			 bool (*fn)(void *user, const struct larder_node_tenant *t), void *user);
 
 /* "tcp://127.0.0.1:16180", "shm:///run/larder/larder.sock", "loop://name". Every reactor listens.
  * 0 or -errno; the log says what is wrong with it. */

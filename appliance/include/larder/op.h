@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include <larder/key.h>
+#include <larder/limits.h>
 #include <larder/status.h>
 #include <larder/types.h>
 
@@ -129,8 +130,11 @@ struct larder_op {
 	const uint32_t *checks;		/* PUT, PUT_COMMIT: one CRC-32C per check block */
 	uint32_t n_checks;
 	uint32_t ttl_ms;		/* PUT: 0 = none */
-	uint64_t lease_id;		/* EXISTS with LEASE, LEASE, RELEASE */
+	/* EXISTS with LEASE, LEASE, RELEASE; FILL: of the fill lease */
+	uint64_t lease_id;
+	/* of a lease, and of a fill lease: there 0 = the engine's choice */
 	uint32_t lease_ms;
+	uint64_t holder;		/* FILL: whose end also ends it, see engine_fills_release */
 	uint64_t cursor;		/* LIST: 0 = from the start; out: 0 = that was all */
 	uint32_t max;			/* LIST: entries at most */
 	larder_list_fn list;
@@ -146,6 +150,8 @@ struct larder_op {
 	uint64_t kept;
 	struct engine_object *object;	/* GET: referenced; PUT: being filled. See engine.h */
 	bool present;			/* PUT_BEGIN: key is there, parts are to be discarded */
+	/* QUOTA, THROTTLED: the limit that said so (enum larder_limit), or LARDER_LIMIT_NONE */
+	uint8_t limit;
 
 	/* --- the engine's and the owner's own --- */
 	void *owner;			/* codec's, untouched */
