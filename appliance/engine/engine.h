@@ -141,6 +141,9 @@ const char *engine_tenant_name(struct engine *e, uint32_t tenant);
  * (resident_bytes, objects), or gets nothing new until it is below (the others).
  */
 void engine_tenant_set_limits(struct engine *e, uint32_t tenant, const struct larder_limits *l);
+/* What is in force: the limits as set, and where the node or the guarantees of others leave less
+ * (resident_bytes, pinned_bytes, leased_bytes), that. */
+void engine_tenant_effective(struct engine *e, uint32_t tenant, struct larder_limits *ret);
 /*
  * Who else may read a namespace of @tenant, by name, whether it is there yet or not: bit i of
  * @readers is tenant i. Replaces what was said of that name. 0 or -ENOMEM.

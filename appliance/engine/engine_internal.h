@@ -55,6 +55,12 @@ struct engine_tenant {
 	uint64_t resident_pages;	/* atomic: held by its objects in any state */
 	uint64_t listed;		/* atomic: objects in its policy lists */
 	uint32_t ledger_slot;
+	/* engine_limits.c; atomic */
+	uint64_t limit[LARDER_LIMITS_MAX];	/* as set, 0 = none */
+	uint64_t cap_pages;			/* of resident_bytes; UINT64_MAX = none */
+	uint64_t guarantee_pages;
+	uint64_t pinned_bytes;
+	uint64_t held_pages;			/* of its objects that are leased or pinned hard */
 	struct policy_tenant policy;
 };
 
@@ -385,6 +391,23 @@ void engine_history_done(struct engine *e);
 void engine_history_evicted(struct engine_reactor *r, uint32_t slot, uint64_t now);
 void engine_history_refused(struct engine_reactor *r, const struct larder_op *op, int status,
 			    uint64_t now);
+
+/* --- engine_limits.c ----------------------------------------------------------------------- */
+/* A budget's counter goes up by @n unless it would pass @max; never two past it together. */
+bool engine_take(uint64_t *counter, uint64_t n, uint64_t max);
+/* What a limit allows; UINT64_MAX = any amount. */
+uint64_t engine_limit(const struct engine_tenant *t, enum larder_limit limit);
+/* A request (of a lease: a key) is refused for that limit: op->limit and the ledger say so. Once
+ * per refusal. */
+void engine_refused(struct engine_reactor *r, struct larder_op *op, enum larder_limit limit);
+/* What can't be evicted, of the owner's objects. False: it would reach into the guarantees of other
+ * tenants. A restart's own counting can't fail. */
+bool engine_held_take(struct engine *e, uint32_t tenant, uint64_t pages);
+void engine_held_give(struct engine *e, uint32_t tenant, uint64_t pages);
+/* The value of an object that gets its first hard pin, or loses its last, by the pin budget.
+ * False: QUOTA, tell it with engine_refused(LARDER_LIMIT_pinned_bytes). Any lock may be held. */
+bool engine_pinned_take(struct engine *e, uint32_t tenant, uint64_t bytes);
+void engine_pinned_give(struct engine *e, uint32_t tenant, uint64_t bytes);
 
 /* --- engine_admit.c: lock held; false: it was remembered, and is not to be stored ---------- */
 bool engine_admits(struct engine_reactor *r, const struct larder_op *op,

@@ -26,6 +26,7 @@ static int directory_tenant(struct engine *e, uint32_t id, const char *name)
 		for (uint32_t i = 0; i < POLICY_SEGMENTS; i++)
 			policy_list_init(&sets[shard].set.seg[i]);
 	t->ledger_slot = e->ledger ? ledger_slot(e->ledger, id, name) : 0;
+	t->cap_pages = UINT64_MAX;
 	__atomic_store_n(&t->sets, sets, __ATOMIC_RELEASE);
 	if (id >= e->n_tenants)
 		__atomic_store_n(&e->n_tenants, id + 1, __ATOMIC_RELEASE);
@@ -50,7 +51,8 @@ static void directory_clear_gauges(struct ledger *l)
 	for (uint32_t i = 0; i < LARDER_LEDGER_TENANTS; i++) {
 		struct larder_gauges *g = &l->gauges[i];
 		uint64_t *const ours[] = { &g->resident_bytes, &g->value_bytes, &g->objects,
-					   &g->leased_bytes, &g->leases, &g->namespaces };
+					   &g->leased_bytes, &g->leases, &g->namespaces,
+					   &g->pinned_bytes };
 
 		for (size_t n = 0; n < ARRAY_SIZE(ours); n++)
 			__atomic_store_n(ours[n], 0, __ATOMIC_RELAXED);
