@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading the configuration. inih walks the file; this file knows the table, converts values,
+ * Reading the configuration. ini_file.c walks the file; this file knows the table, converts values,
  * checks their range and remembers each one's origin. The first mistake stops the reading: its
  * line names the file, the line, the setting and what it may be.
  */
@@ -14,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include <ini.h>
+#include <unistd.h>
 
 #include <larder/node.h>
+
+#include "ini_file.h"
 
 const struct config_option config_options[CONFIG_OPTIONS] = {
 #define OPTION(section, key, type, def, min, max, live, text)                                      \
@@ -163,72 +164,31 @@ void config_done(struct config *c)
 	}
 }
 
-struct config_reader {
-	struct config *config;
-	const char *path;
-	unsigned line;
-	int error;
-};
-
-/* Hands inih a line and counts it, since inih tells no line number to its handler by default. */
-static char *config_read_line(char *buffer, int size, void *stream)
+static int config_line(void *user, const struct ini_line *l)
 {
-	struct {
-		FILE *file;
-		struct config_reader *reader;
-	} *s = stream;
-
-	s->reader->line++;
-	return fgets(buffer, size, s->file);
-}
-
-static int config_handler(void *user, const char *section, const char *key, const char *value)
-{
-	struct config_reader *r = user;
+	struct config *c = user;
 	char origin[4200];
 	int id;
 
-	if (r->error)
-		return 0;
-	(void)snprintf(origin, sizeof(origin), "%s:%u", r->path, r->line);
-	id = config_find(section, key);
-	if (id < 0) {
-		r->error = config_fail(r->config, -EINVAL,
-				       "%s: no such setting: %s.%s (see larderd.conf(5))", origin,
-				       section, key);
-		return 0;
-	}
-	r->error = config_assign(r->config, (enum config_id)id, value, origin);
-	return r->error == 0;
+	(void)snprintf(origin, sizeof(origin), "%s:%u", l->path, l->number);
+	if (l->cut)
+		return config_fail(c, -EINVAL, "%s: the line is too long", origin);
+	id = config_find(l->section, l->key);
+	if (id < 0)
+		return config_fail(c, -EINVAL, "%s: no such setting: %s.%s (see larderd.conf(5))",
+				   origin, l->section, l->key);
+	return config_assign(c, (enum config_id)id, l->value, origin);
 }
 
 static int config_load_file(struct config *c, const char *path, bool required)
 {
-	struct config_reader reader = { .config = c, .path = path };
-	struct {
-		FILE *file;
-		struct config_reader *reader;
-	} stream = { .file = fopen(path, "re"), .reader = &reader };
+	char error[sizeof(c->error)] = "";
 	int r;
 
-	if (!stream.file) {
-		if (errno == ENOENT && !required)
-			return 0;
-		r = -errno;
-		return config_fail(c, r, "%s: can not read the configuration: %s", path,
-				   strerror(-r));
-	}
-	r = ini_parse_stream(config_read_line, &stream, config_handler, &reader);
-	if (ferror(stream.file))
-		reader.error = config_fail(c, -EIO, "%s: can not read the configuration: %s", path,
-					   strerror(EIO));
-	(void)fclose(stream.file);	/* only read from */
-	if (reader.error)
-		return reader.error;
-	if (r)
-		return config_fail(c, -EINVAL,
-				   "%s:%d: not a [section], a key = value, or a comment", path, r);
-	return 0;
+	if (!required && access(path, F_OK) < 0 && errno == ENOENT)
+		return 0;
+	r = ini_file_read(path, config_line, c, error, sizeof(error));
+	return r ? config_fail(c, r, "%s", error) : 0;
 }
 
 static int config_is_conf(const struct dirent *d)

@@ -82,6 +82,17 @@ const char *larder_limit_text(unsigned limit);
 /* Is @value one that @limit can have by itself (weight, over_cap)? */
 bool larder_limit_valid(unsigned limit, uint64_t value);
 
+/*
+ * Values as people write them: bytes with a suffix K, M, G or T (powers of 1024), counts, the words
+ * of a choice, "none" where 0 means no limit. 0 or -EINVAL; larder_limit_allowed then says what it
+ * may be ("a number of bytes, with K, M, G or T, or none").
+ */
+int larder_limit_parse(unsigned limit, const char *text, uint64_t *ret);
+const char *larder_limit_allowed(unsigned limit);
+#define LARDER_LIMIT_TEXT 24	/* room for what larder_limit_format writes */
+/* In a form that larder_limit_parse takes, without loss. Returns @text. */
+const char *larder_limit_format(unsigned limit, uint64_t value, char text[LARDER_LIMIT_TEXT]);
+
 #ifdef __cplusplus
 }
 #endif
