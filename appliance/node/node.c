@@ -165,6 +165,7 @@ static int node_open_parts(struct larder_node *n)
 	r = node_open_engine(n);
 	if (r < 0)
 		return r;	/* the engine has logged it */
+	node_limits_init(n);
 	r = node_open_reactors(n);
 	if (r < 0)
 		log_err(&n->log, "no memory or descriptors for %u reactors: %s",

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/prng.h"
 #include "engine/engine.h"
+#include "node/limits.h"
 #include "transport/transport.h"
 #include "view/ledger.h"
 #include "wire/wire.h"
@@ -52,6 +53,7 @@ struct tenant {
 	struct node_secret secret[2];	/* lock */
 	bool removed;			/* lock: not let in, as if it were unknown */
 	uint32_t removals;		/* atomic: a session of before the last one is to end */
+	struct quota quota;
 };
 
 struct node_tenants {
@@ -123,6 +125,7 @@ struct larder_node {
 	struct ledger *ledger;
 	struct engine *engine;
 	struct node_tenants tenants;
+	struct quota viewers;
 	struct reactor *reactors;
 	uint64_t boot_nonce;
 	uint8_t dummy_secret[32];	/* for tenants that are none: as slow as a real one */

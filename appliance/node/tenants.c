@@ -110,6 +110,7 @@ LARDER_PUBLIC int larder_node_tenant_add(struct larder_node *n, const char *name
 		if (r < 0)
 			return r;
 		fresh->slot = ledger_slot(n->ledger, fresh->id, name);
+		node_quota_init(&fresh->quota);
 		tenant = TAKE_PTR(fresh);
 		added = true;
 	}
@@ -122,6 +123,8 @@ LARDER_PUBLIC int larder_node_tenant_add(struct larder_node *n, const char *name
 		t->at[t->n++] = tenant;
 	}
 	(void)pthread_mutex_unlock(&t->lock);
+	if (added)
+		node_limits_added(n, tenant);
 	return 0;
 }
 
@@ -143,6 +146,7 @@ LARDER_PUBLIC int larder_node_tenant_remove(struct larder_node *n, const char *n
 	(void)pthread_mutex_unlock(&t->lock);
 	if (!found)
 		return -ENOENT;
+	node_limits_removed(n, tenant);
 	for (uint32_t i = 0; i < n->config.reactors; i++)
 		node_reactor_wake(&n->reactors[i]);
 	return 0;

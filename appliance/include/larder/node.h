@@ -75,15 +75,21 @@ int larder_node_tenant_add(struct larder_node *node, const char *name, const voi
 /*
  * From now on nobody is let in as @name, as if it had never been; each reactor ends its open
  * sessions at its next turn and logs how many. Its objects stay, unreachable; adding it again
- * brings them back. 0 or -ENOENT: no such tenant.
+ * brings them back. Its guarantee is given up, its other limits stay until they are set again.
+ * 0 or -ENOENT: no such tenant.
  */
 int larder_node_tenant_remove(struct larder_node *node, const char *name);
 
 /*
  * Limits of tenants, in force from the next request on, kept until set again. All of @limits at
  * once: either every one is taken or none. 0; -ENOENT: no such tenant; -EINVAL: a value that can
- * not be; -ENOSPC: the guarantees of all tenants are more than the node has. *@ret_bad (may be
- * NULL) is then the entry that is to blame, and one log line says what is wrong with it.
+ * not be (also a guarantee over resident_bytes, or a tenant named twice); -ENOSPC: the guarantees
+ * of all tenants are more than the node has. *@ret_bad (may be NULL) is then the entry that is to
+ * blame, and one log line says what is wrong with it.
+ *
+ * The name "_view" stands for all viewers together. They begin with bounds of their own (see
+ * docs/limits.md) and can have: out_bytes_per_s, ops_per_s, in_flight_lookup, in_flight_fetch,
+ * connections, regions, region_bytes and weight.
  */
 struct larder_tenant_limits {
 	const char *tenant;
