@@ -287,6 +287,11 @@ struct records *engine_records(struct engine *e)
 	return e->records;
 }
 
+void engine_turn(struct engine_reactor *r, uint64_t now_ns)
+{
+	r->turn_ns = now_ns;
+}
+
 static int engine_dispatch(struct engine_reactor *r, struct larder_op *op, uint64_t now)
 {
 	switch (op->opcode) {
@@ -317,7 +322,7 @@ static int engine_dispatch(struct engine_reactor *r, struct larder_op *op, uint6
 
 int engine_submit(struct engine_reactor *r, struct larder_op *op)
 {
-	uint64_t now = clock_now(r->engine->clock);
+	uint64_t now = engine_now(r);
 	int step;
 
 	op->status = LARDER_OK;

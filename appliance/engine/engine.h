@@ -76,6 +76,13 @@ struct larder_op *engine_poll(struct engine_reactor *r);
 int engine_cancel(struct engine_reactor *r, struct larder_op *op);
 /* When engine_poll next has something to do by itself (a deadline), monotonic ns; UINT64_MAX. */
 uint64_t engine_next_deadline(struct engine_reactor *r);
+/*
+ * A turn of the reactor begins: until the next one it is @now_ns for what this reactor does, so
+ * that a process that is stopped in the middle of a turn expires nothing in the rest of it. The
+ * gap is seen, and told by engine_forgive, before the next turn. Never called: each call reads the
+ * clock.
+ */
+void engine_turn(struct engine_reactor *r, uint64_t now_ns);
 /* A gap of @gap_ns, up to now, in which nobody looked (promise 12): leases move, requests do not.
  * Call it before anything else of that turn. Each reactor may tell of the same gap. */
 void engine_forgive(struct engine *e, uint64_t gap_ns);

@@ -106,6 +106,7 @@ struct engine_reactor {
 	void *wake_user;
 	struct larder_run *runs;	/* scratch, n_runs of them */
 	uint32_t n_runs;
+	uint64_t turn_ns;		/* engine_turn; 0: the clock is read each time */
 	struct prng prng;
 	uint32_t room_for;		/* tenant that room is made for, RECORD_NONE: ahead */
 	struct engine_counters counters;
@@ -207,6 +208,12 @@ static inline uint32_t engine_slot(const struct engine *e, const struct engine_o
 static inline struct record *engine_record(const struct engine *e, uint32_t slot)
 {
 	return &e->record[slot];
+}
+
+/* What time it is for this reactor: that of its turn, see engine_turn. */
+static inline uint64_t engine_now(const struct engine_reactor *r)
+{
+	return r->turn_ns ? r->turn_ns : clock_now(r->engine->clock);
 }
 
 /* Fields that others peek at without the lock. */

@@ -58,7 +58,7 @@ static int put_present(struct engine_reactor *r, struct larder_op *op, uint32_t 
 	}
 	op->status = engine_compare(e, slot, op->length, op->checks, op->n_checks);
 	if (op->stats)
-		engine_stat(e, slot, clock_now(e->clock), op->stats);
+		engine_stat(e, slot, engine_now(r), op->stats);
 	engine_unref(r, o);
 	return ENGINE_DONE;
 }
@@ -326,7 +326,7 @@ void engine_commit(struct engine_reactor *r, struct larder_op *op)
 {
 	struct engine *e = r->engine;
 	uint32_t slot = engine_slot(e, op->object), list;
-	uint64_t now = clock_now(e->clock);
+	uint64_t now = engine_now(r);
 	const uint32_t *checks = op->opcode == LARDER_OP_PUT ? NULL : op->checks;
 	struct record *record = engine_record(e, slot);
 	struct larder_usage *u = engine_usage(r, engine_usage_slot(e, op));

@@ -340,7 +340,7 @@ static struct larder_op *wait_done_pop(struct engine_reactor *r)
 
 struct larder_op *engine_poll(struct engine_reactor *r)
 {
-	uint64_t now = clock_now(r->engine->clock);
+	uint64_t now = engine_now(r);
 	struct larder_op *op;
 
 	wait_drain_ready(r, now);

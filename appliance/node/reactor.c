@@ -143,11 +143,14 @@ static void reactor_look_at_clock(struct reactor *r)
 	r->last_turn_ns = now;
 	r->turn++;
 	__atomic_store_n(&r->turns, r->turn, __ATOMIC_RELAXED);
-	if (now - last <= NODE_GAP_NS)
+	if (now - last <= NODE_GAP_NS) {
+		engine_turn(r->engine, now);
 		return;
+	}
 	list_for_each(it, &r->sessions)
 		node_session_forgive(list_entry(it, struct session, link), now - last);
 	reactor_forgive_leases(n, last, now);
+	engine_turn(r->engine, now);
 	node_count(&n->ledger->node->gaps, 1);
 	log_warning(&n->log, "reactor %u did not look for %llu ms: silence in it is held against "
 		    "nobody", r->index, (unsigned long long)((now - last) / NSEC_PER_MSEC));

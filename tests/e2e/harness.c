@@ -69,8 +69,22 @@ void node_setup(struct node *n, const char *extra)
 	assert_int_equal(mkdir(path, 0700), 0);
 	snprintf(path, sizeof(path), "%s/tenants.d/demo.secret", n->dir);
 	write_file(path, n->secret, 0400);
-	snprintf(path, sizeof(path), "%s/tenants.d/demo.conf", n->dir);
-	write_file(path, "[tenant]\nsecret_file = demo.secret\n", 0600);
+	node_add_tenant(n, "demo", NULL);
+}
+
+void node_add_tenant(struct node *n, const char *name, const char *lines)
+{
+	char path[400], text[2000];
+	json_t *j;
+
+	snprintf(path, sizeof(path), "%s/tenants.d/%s.conf", n->dir, name);
+	snprintf(text, sizeof(text), "[tenant]\nsecret_file = demo.secret\n%s", lines ? lines : "");
+	write_file(path, text, 0600);
+	if (n->pid <= 0)
+		return;
+	j = node_control(n, "{\"cmd\":\"reload\"}");
+	assert_true(json_is_true(json_object_get(j, "ok")));
+	json_decref(j);
 }
 
 static void node_write_config(struct node *n)
@@ -192,10 +206,42 @@ int node_start_expect_exit(struct node *n, char *const more[], char *output, siz
 	return code;
 }
 
+/* How many threads of it still run, or are about to. */
+static unsigned node_not_stopped(const struct node *n)
+{
+	char path[300], line[256], *state;
+	unsigned running = 0;
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)n->pid);
+	d = opendir(path);
+	assert_non_null(d);
+	while ((e = readdir(d))) {
+		FILE *f;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", (int)n->pid, e->d_name);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		state = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+		running += state && state[1] && state[2] != 'T';
+		fclose(f);
+	}
+	closedir(d);
+	return running;
+}
+
 void node_signal(struct node *n, int signal)
 {
+	uint64_t end = now_ms() + 5000;
+
 	assert_true(n->pid > 0);
 	assert_int_equal(kill(n->pid, signal), 0);
+	while (signal == SIGSTOP && node_not_stopped(n) && now_ms() < end)
+		;		/* microseconds: each thread stops at its next way out of the kernel */
 }
 
 int node_wait(struct node *n, unsigned ms)
@@ -285,7 +331,8 @@ struct larder_client *node_client_with(struct node *n, enum node_transport t,
 	else
 		snprintf(url, sizeof(url), "shm://%s", n->socket);
 	o.url = url;
-	o.tenant = "demo";
+	if (!o.tenant)
+		o.tenant = "demo";
 	o.secret = n->secret;
 	o.secret_len = strlen(n->secret);
 	assert_int_equal(larder_open(&o, &c), 0);
@@ -303,6 +350,14 @@ struct larder_client *node_client(struct node *n, enum node_transport t)
 {
 	struct larder_client_options o = LARDER_CLIENT_OPTIONS_INIT;
 
+	return node_client_with(n, t, &o);
+}
+
+struct larder_client *node_client_as(struct node *n, enum node_transport t, const char *tenant)
+{
+	struct larder_client_options o = LARDER_CLIENT_OPTIONS_INIT;
+
+	o.tenant = tenant;
 	return node_client_with(n, t, &o);
 }
 

@@ -27,10 +27,16 @@ struct node {
 
 /* A folder and settings; nothing runs yet. @extra may be NULL. Aborts the test on failure. */
 void node_setup(struct node *n, const char *extra);
+/*
+ * One more tenant, with the same secret; @lines (may be NULL) go on after its [tenant] section. A
+ * node that runs is told to read it.
+ */
+void node_add_tenant(struct node *n, const char *name, const char *lines);
 /* Starts it and waits until it answers. */
 void node_start(struct node *n);
 /* Starts it with further arguments and returns its exit code: for starts that must fail. */
 int node_start_expect_exit(struct node *n, char *const more[], char *output, size_t size);
+/* SIGSTOP: returns when every thread has stopped. */
 void node_signal(struct node *n, int signal);
 /* Waits for its end, at most @ms. Exit code, or 256 + signal; -1 = still there. */
 int node_wait(struct node *n, unsigned ms);
@@ -47,6 +53,8 @@ const char *node_transport_name(enum node_transport t);
 struct larder_client *node_client(struct node *n, enum node_transport t);
 struct larder_client *node_client_with(struct node *n, enum node_transport t,
 				       const struct larder_client_options *o);
+/* As another tenant. */
+struct larder_client *node_client_as(struct node *n, enum node_transport t, const char *tenant);
 uint32_t node_namespace(struct larder_client *c, const char *name);
 
 /* One figure of the control socket's stats: node_stat(n, "connections", "requests"). */

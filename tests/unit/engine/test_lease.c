@@ -153,6 +153,29 @@ static void table__full_is_quota_until_some_run_out(void **state)
 	fixture_close(&f);
 }
 
+/* Stopped in the middle of a turn: what is left of the turn ends no lease, and then it moves. */
+static void turn__a_stop_inside_it_ends_no_lease(void **state)
+{
+	struct fixture f = {};
+
+	fixture_open(&f, 16);
+	assert_int_equal(put(&f, "k", 1, 100), LARDER_OK);
+	assert_int_equal(lease(&f, "k", 1, 1000), LARDER_LEASED);
+	engine_turn(f.r, f.now_ns);
+	f.now_ns += 30 * NSEC_PER_SEC;
+	assert_null(engine_poll(f.r));
+	assert_int_equal(delete(&f, "k", 0), LARDER_BUSY);
+	engine_forgive(f.engine, 30 * NSEC_PER_SEC);
+	engine_turn(f.r, f.now_ns);
+	assert_null(engine_poll(f.r));
+	assert_int_equal(delete(&f, "k", 0), LARDER_BUSY);
+	assert_int_equal(lease_left_ms(&f, "k"), 1000);
+	f.now_ns += 1000 * NSEC_PER_MSEC;
+	engine_turn(f.r, f.now_ns);
+	assert_int_equal(delete(&f, "k", 0), LARDER_OK);
+	fixture_close(&f);
+}
+
 static void forgive__moves_leases_only(void **state)
 {
 	struct fixture f = {};
@@ -289,6 +312,7 @@ int main(void)
 		cmocka_unit_test(release__by_key_and_by_id),
 		cmocka_unit_test(force__deletes_over_a_lease),
 		cmocka_unit_test(table__full_is_quota_until_some_run_out),
+		cmocka_unit_test(turn__a_stop_inside_it_ends_no_lease),
 		cmocka_unit_test(forgive__moves_leases_only),
 		cmocka_unit_test(leases__random_steps_against_arrays),
 	};
