@@ -24,6 +24,18 @@ e2e: export LARDER_REPLAY_NODE ?= $(if $(filter default,$(FLAVOUR)),5859,none)
 e2e: $(PROGRAMS) $(LIB)/liblarder.a $(E2E_TESTS)
 	$(Q)BIN=$(abspath $(BIN)) LARDER_TEST_TIMEOUT=600 tests/run-tests $(E2E_TESTS) $(E2E_SCRIPTS)
 
+# --- a program for each promise: tests/promises ---
+PROMISE_TESTS := $(patsubst tests/promises/%.c,$(B)/tests/promises/%,$(wildcard tests/promises/p*_*.c))
+$(PROMISE_TESTS): $(B)/tests/promises/%: $(B)/obj/tests/promises/%.o \
+		$(call objs,tests/promises/promise.c) $(E2E_HARNESS) $(call archives,$(CLIENT_MODULES))
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
+		-o $@ -lcmocka -ljansson $(ALL_LIBS)
+.PHONY: promises
+promises: $(PROGRAMS) $(PROMISE_TESTS)
+	$(Q)BIN=$(abspath $(BIN)) tests/promises/run $(PROMISE_TESTS)
+
 # What a sanitizer can say something about: everything native, and threads where they meet.
 ASAN_TIERS := asan:unit asan:contract asan:fuzz-replay asan:sim-check asan:e2e
 TSAN_TIERS := tsan:unit-transport tsan:unit-engine tsan:unit-client tsan:unit-node tsan:contract \

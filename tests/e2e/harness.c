@@ -78,7 +78,8 @@ void node_add_tenant(struct node *n, const char *name, const char *lines)
 	json_t *j;
 
 	snprintf(path, sizeof(path), "%s/tenants.d/%s.conf", n->dir, name);
-	snprintf(text, sizeof(text), "[tenant]\nsecret_file = demo.secret\n%s", lines ? lines : "");
+	snprintf(text, sizeof(text), "[tenant]\nsecret_file = demo.secret\n%s",
+		 lines ? lines : "");
 	write_file(path, text, 0600);
 	if (n->pid <= 0)
 		return;
@@ -240,8 +241,9 @@ void node_signal(struct node *n, int signal)
 
 	assert_true(n->pid > 0);
 	assert_int_equal(kill(n->pid, signal), 0);
+	/* microseconds: each thread stops at its next way out of the kernel */
 	while (signal == SIGSTOP && node_not_stopped(n) && now_ms() < end)
-		;		/* microseconds: each thread stops at its next way out of the kernel */
+		;
 }
 
 int node_wait(struct node *n, unsigned ms)

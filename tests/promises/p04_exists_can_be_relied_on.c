@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* P4: what EXISTS has leased is there for as long as the lease, whatever others put or delete. */
+#include "promise.h"
+
+#define KEYS 40
+#define LENGTH 65536u
+#define FLOOD 2500			/* over twice the memory */
+
+static void key_of(char *key, size_t size, const char *kind, unsigned i)
+{
+	snprintf(key, size, "%s-%u", kind, i);
+}
+
+/* All KEYS in one EXISTS with a lease; how many it says are leased, and the leading run. */
+static unsigned lease_all(struct larder_client *c, uint32_t ns, uint32_t lease_ms, uint32_t *run)
+{
+	static char keys[KEYS + 1][24];
+	struct larder_item items[KEYS + 1] = { 0 };
+	struct larder_batch b = { .opcode = LARDER_OP_EXISTS, .ns = ns, .flags = LARDER_F_LEASE,
+				  .lease_id = 4711, .lease_ms = lease_ms, .deadline_ms = 10000,
+				  .items = items, .n_items = KEYS + 1 };
+	unsigned leased = 0;
+
+	for (unsigned i = 0; i < KEYS; i++)
+		key_of(keys[i], sizeof(keys[i]), "kept", i);
+	strcpy(keys[KEYS], "nowhere");
+	for (unsigned i = 0; i <= KEYS; i++)
+		items[i] = (struct larder_item){ .key = keys[i], .key_len = strlen(keys[i]) };
+	assert_true(larder_run(c, &b) >= 0);
+	for (unsigned i = 0; i < KEYS; i++)
+		leased += items[i].presence == LARDER_LEASED;
+	assert_int_equal(items[KEYS].presence, LARDER_ABSENT);
+	*run = b.leading_run;
+	return leased;
+}
+
+static void P4_leased_objects_outlive_a_flood(void **state)
+{
+	struct larder_client *c = node_client(&node, NODE_SHM);
+	uint32_t ns = node_namespace(c, "leased"), run;
+	char key[24];
+
+	for (unsigned i = 0; i < KEYS; i++) {
+		key_of(key, sizeof(key), "kept", i);
+		assert_int_equal(promise_put(c, ns, key, LENGTH, i), LARDER_OK);
+	}
+	assert_int_equal(lease_all(c, ns, 60000, &run), KEYS);
+	assert_int_equal(run, KEYS);
+	for (unsigned i = 0; i < FLOOD; i++) {
+		key_of(key, sizeof(key), "flood", i);
+		assert_int_equal(promise_put(c, ns, key, LENGTH, i), LARDER_OK);
+	}
+	assert_true(node_stat(&node, "objects", "evictions") > FLOOD / 3);
+	for (unsigned i = 0; i < KEYS; i++) {
+		key_of(key, sizeof(key), "kept", i);
+		assert_int_equal(promise_get(c, ns, key, LENGTH, i), LARDER_OK);
+		assert_int_equal(larder_delete(c, ns, key, strlen(key), 0, 5000), LARDER_BUSY);
+	}
+	larder_close(c);
+}
+
+static void P4_delete_and_flush_are_busy_unless_forced(void **state)
+{
+	struct larder_client *c = node_client(&node, NODE_TCP);
+	uint32_t ns = node_namespace(c, "busy");
+	uint64_t objects, bytes;
+	uint8_t presence;
+
+	assert_int_equal(promise_put(c, ns, "a", LENGTH, 1), LARDER_OK);
+	assert_int_equal(promise_put(c, ns, "b", LENGTH, 2), LARDER_OK);
+	assert_int_equal(promise_ask(c, LARDER_OP_EXISTS, ns, "a", LARDER_F_LEASE, 7, 30000,
+				     &presence), LARDER_OK);
+	assert_int_equal(presence, LARDER_LEASED);
+	(void)larder_ns_flush(c, ns, false, 5000, &objects, &bytes);
+	assert_int_equal(objects, 1);
+	assert_int_equal(promise_get(c, ns, "a", LENGTH, 1), LARDER_OK);
+	assert_int_equal(promise_get(c, ns, "b", LENGTH, 2), LARDER_NOT_FOUND);
+	assert_int_equal(larder_delete(c, ns, "a", 1, 0, 5000), LARDER_BUSY);
+	/* its end gives the object up */
+	assert_int_equal(promise_ask(c, LARDER_OP_RELEASE, ns, "a", 0, 7, 0, NULL), LARDER_OK);
+	assert_int_equal(larder_delete(c, ns, "a", 1, 0, 5000), LARDER_OK);
+	assert_int_equal(promise_put(c, ns, "a", LENGTH, 1), LARDER_OK);
+	assert_int_equal(promise_ask(c, LARDER_OP_LEASE, ns, "a", 0, 8, 30000, NULL), LARDER_OK);
+	assert_int_equal(larder_delete(c, ns, "a", 1, LARDER_F_FORCE, 5000), LARDER_OK);
+	larder_close(c);
+}
+
+PROMISE("", cmocka_unit_test(P4_leased_objects_outlive_a_flood),
+	cmocka_unit_test(P4_delete_and_flush_are_busy_unless_forced))
