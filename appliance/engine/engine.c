@@ -344,6 +344,10 @@ int engine_submit(struct engine_reactor *r, struct larder_op *op)
 		op->status = LARDER_BAD_REQUEST;
 		return 0;
 	}
+	if (engine_op_is_denied(r->engine, op)) {
+		op->status = LARDER_DENIED;
+		return 0;
+	}
 	step = engine_dispatch(r, op, now);
 	if (step == ENGINE_DONE)
 		return 0;

@@ -125,9 +125,27 @@ int engine_tenant_add(struct engine *e, const char *name, uint32_t *ret_tenant);
 int engine_namespace_open(struct engine *e, uint32_t tenant, const void *name, uint16_t name_len,
 			  const struct larder_descriptor *d, bool create, uint32_t *ret_ns,
 			  const char **field);
-/* NULL when @ns is no namespace that @tenant may use. @viewer: any tenant's. */
+/*
+ * "owner:name", as others spell it: @owner's namespace, if @tenant may read in it (@viewer: any).
+ * OK, NOT_FOUND or LAYOUT_MISMATCH. What is not shared with @tenant is not looked at, so that it is
+ * as absent, and takes as long, as what is not there.
+ */
+int engine_namespace_open_other(struct engine *e, uint32_t tenant, bool viewer, const char *owner,
+				const void *name, uint16_t name_len,
+				const struct larder_descriptor *d, uint32_t *ret_ns,
+				const char **field);
+/* NULL when @ns is no namespace of @tenant. @viewer: any tenant's. */
 const struct namespace_record *engine_namespace(struct engine *e, uint32_t tenant, bool viewer,
 						uint32_t ns);
+/* The same for reading: also what others share with @tenant. */
+const struct namespace_record *engine_namespace_readable(struct engine *e, uint32_t tenant,
+							 bool viewer, uint32_t ns);
+/*
+ * Does a value of @length fit the namespace's descriptor? False: *@ret_bytes is what it has to be,
+ * and *@ret_shorter says if less is allowed. A PUT that does not ends as BAD_REQUEST.
+ */
+bool engine_namespace_takes(struct engine *e, uint32_t ns, uint64_t length, uint64_t *ret_bytes,
+			    bool *ret_shorter);
 /* Sums of one namespace. */
 void engine_namespace_usage(struct engine *e, uint32_t ns, uint64_t *objects, uint64_t *bytes);
 /*
@@ -136,6 +154,7 @@ void engine_namespace_usage(struct engine *e, uint32_t ns, uint64_t *objects, ui
  * LARDER_OK, NOT_FOUND or UNSUPPORTED (the policy remembers nothing).
  */
 enum engine_admission { ENGINE_ADMIT_ALL, ENGINE_ADMIT_SECOND_TOUCH };
+bool engine_admission_is_possible(const struct engine *e, enum engine_admission admission);
 int engine_namespace_set_admission(struct engine *e, uint32_t tenant, uint32_t ns,
 				   enum engine_admission admission);
 enum engine_admission engine_namespace_admission(struct engine *e, uint32_t ns);
@@ -152,16 +171,20 @@ void engine_tenant_set_limits(struct engine *e, uint32_t tenant, const struct la
  * (resident_bytes, pinned_bytes, leased_bytes), that. */
 void engine_tenant_effective(struct engine *e, uint32_t tenant, struct larder_limits *ret);
 /*
- * Who else may read a namespace of @tenant, by name, whether it is there yet or not: bit i of
- * @readers is tenant i. Replaces what was said of that name. 0 or -ENOMEM.
+ * Who else may read namespaces of @tenant, by name, whether they are there yet or not: bit i of
+ * readers is tenant i. All that it shares from now on; takes effect at once, whoever has it open.
+ * 0, -EINVAL (a name's length) or -ENOMEM; nothing is changed then.
  */
 struct engine_readers {
 	uint64_t bits[RECORDS_TENANTS_MAX / 64];
 };
-int engine_share(struct engine *e, uint32_t tenant, const void *name, uint16_t name_len,
-		 const struct engine_readers *readers);
-/* Takes back everything that @tenant shares. */
-void engine_unshare(struct engine *e, uint32_t tenant);
+struct engine_share {
+	const void *name;
+	uint16_t name_len;
+	struct engine_readers readers;
+};
+int engine_set_shares(struct engine *e, uint32_t tenant, const struct engine_share *shares,
+		      size_t n);
 /*
  * Forgets an empty namespace: OK, NOT_FOUND, BUSY (objects are in it, or a writer is at work). Its
  * id is not used again while this engine is open.

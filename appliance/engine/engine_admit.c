@@ -26,25 +26,34 @@ bool engine_admits(struct engine_reactor *r, const struct larder_op *op, const s
 	return false;
 }
 
+bool engine_admission_is_possible(const struct engine *e, enum engine_admission admission)
+{
+	return admission == ENGINE_ADMIT_ALL || e->ghost;
+}
+
+/* engine.control held. */
+static void admission_set(struct engine *e, uint32_t ns, uint32_t flags, bool second_touch)
+{
+	flags &= ~NAMESPACE_SECOND_TOUCH;
+	if (second_touch)
+		flags |= NAMESPACE_SECOND_TOUCH;
+	records_namespace_set_flags(e->records, ns, flags);
+	__atomic_store_n(&e->namespaces[ns].second_touch, second_touch, __ATOMIC_RELAXED);
+}
+
 int engine_namespace_set_admission(struct engine *e, uint32_t tenant, uint32_t ns,
 				   enum engine_admission admission)
 {
-	const struct namespace_record *record = engine_namespace(e, tenant, false, ns);
-	uint32_t flags;
+	const struct namespace_record *record;
 
+	(void)pthread_mutex_lock(&e->control);
+	record = engine_namespace(e, tenant, false, ns);
+	if (record && engine_admission_is_possible(e, admission))
+		admission_set(e, ns, record->flags, admission == ENGINE_ADMIT_SECOND_TOUCH);
+	(void)pthread_mutex_unlock(&e->control);
 	if (!record)
 		return LARDER_NOT_FOUND;
-	if (admission == ENGINE_ADMIT_SECOND_TOUCH && !e->ghost)
-		return LARDER_UNSUPPORTED;
-	(void)pthread_mutex_lock(&e->control);
-	flags = record->flags & ~NAMESPACE_SECOND_TOUCH;
-	if (admission == ENGINE_ADMIT_SECOND_TOUCH)
-		flags |= NAMESPACE_SECOND_TOUCH;
-	records_namespace_set_flags(e->records, ns, flags);
-	__atomic_store_n(&e->namespaces[ns].second_touch,
-			 admission == ENGINE_ADMIT_SECOND_TOUCH, __ATOMIC_RELAXED);
-	(void)pthread_mutex_unlock(&e->control);
-	return LARDER_OK;
+	return engine_admission_is_possible(e, admission) ? LARDER_OK : LARDER_UNSUPPORTED;
 }
 
 enum engine_admission engine_namespace_admission(struct engine *e, uint32_t ns)

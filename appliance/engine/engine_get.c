@@ -62,6 +62,11 @@ void engine_get_told(struct engine_reactor *r, struct larder_op *op, uint32_t sl
 		op->status = LARDER_NOT_FOUND;
 		return;
 	}
+	if (engine_op_ns(e, op) == ENGINE_NOWHERE) {	/* not shared with it any more */
+		engine_unref(r, &e->objects[slot]);
+		op->status = LARDER_NOT_FOUND;
+		return;
+	}
 	if (!(op->flags & LARDER_F_NO_TOUCH)) {
 		engine_lock(e, op->shard);
 		if (engine_state(&e->objects[slot]) == RECORD_COMMITTED)

@@ -50,6 +50,13 @@ struct engine_set {
 	struct policy_set set;
 } __attribute__((aligned(CACHE_LINE)));
 
+/* Who else may read namespaces of that name. */
+struct engine_shared {
+	struct engine_readers readers;
+	uint16_t name_len;
+	uint8_t name[LARDER_NS_NAME_MAX];
+};
+
 struct engine_tenant {
 	struct engine_set *sets;	/* [shards], set once; NULL: no such tenant */
 	uint64_t resident_pages;	/* atomic: held by its objects in any state */
@@ -61,14 +68,21 @@ struct engine_tenant {
 	uint64_t guarantee_pages;
 	uint64_t pinned_bytes;
 	uint64_t held_pages;			/* of its objects that are leased or pinned hard */
+	struct engine_shared *shared;	/* [n_shared]; engine.control */
+	uint32_t n_shared;
 	struct policy_tenant policy;
 };
 
 struct engine_ns {
-	uint32_t tenant;		/* atomic, set once; RECORD_NONE: unused */
+	uint32_t tenant;		/* atomic; RECORD_NONE: unused, or retired */
 	uint32_t ttl_ms;		/* of objects that bring none */
 	bool second_touch;		/* atomic: admission */
+	bool retiring;			/* atomic: takes no writer, see engine_namespace_retire */
+	bool short_last;		/* a value may be shorter than block_bytes */
+	uint64_t block_bytes;		/* that every value has, 0: any. The descriptor's */
+	struct engine_readers readers;	/* atomic words: tenants that may read in it, not its own */
 	uint64_t objects, bytes;	/* atomic */
+	uint64_t writers;		/* atomic: objects RESERVING or FILLING */
 };
 
 /* Where a walk over every policy list stands, that looks for anything to evict. */
@@ -161,7 +175,7 @@ struct engine {
 	struct engine_ns *namespaces;	/* [n_namespaces] */
 	uint32_t n_namespaces;
 	uint64_t with_ttl;		/* atomic: committed objects that end by themselves */
-	pthread_mutex_t control;	/* tenants and namespaces are added one at a time */
+	pthread_mutex_t control;	/* tenants and namespaces come and go one at a time */
 	struct records_rebuilt rebuilt;
 };
 
@@ -342,7 +356,6 @@ uint32_t engine_wait_detach(struct engine *e, struct engine_object *o, enum engi
 void engine_wait_wake(struct engine_reactor *r, uint32_t list);		/* no lock held */
 
 /* --- operations: return enum engine_step -------------------------------------------------- */
-uint32_t engine_op_ns(const struct engine *e, const struct larder_op *op);
 int engine_put(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 /* A PUT that was parked for space: @slot is the object that it reserves or RECORD_NONE. */
 int engine_put_continue(struct engine_reactor *r, struct larder_op *op, uint32_t *slot,
@@ -362,6 +375,20 @@ int engine_delete(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 int engine_flush(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 int engine_list(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 
+/* --- engine_access.c ---------------------------------------------------------------------- */
+/* The namespace in which an op looks; ENGINE_NOWHERE where it may not. */
+uint32_t engine_op_ns(const struct engine *e, const struct larder_op *op);
+/* It would change something in a namespace that its tenant may only read. */
+bool engine_op_is_denied(const struct engine *e, const struct larder_op *op);
+/* A writer comes to, or leaves, the namespace of its PUT. LARDER_OK, BUSY (it is being retired) or
+ * NOT_FOUND. */
+int engine_writer_enter(struct engine *e, const struct larder_op *op);
+void engine_writer_leave(struct engine *e, uint32_t ns);
+/* Sets who may read a namespace that has just come. engine.control held. */
+void engine_readers_apply(struct engine *e, uint32_t ns);
+/* Nobody shares with @tenant any more, nor it with anybody. engine.control held. */
+void engine_readers_forget(struct engine *e, uint32_t tenant);
+
 /* --- engine_lease.c ----------------------------------------------------------------------- */
 int engine_leases_init(struct engine *e);
 void engine_leases_done(struct engine *e);
@@ -373,6 +400,9 @@ bool engine_lease_add(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t
 bool engine_lease_drop(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id);
 /* At most @max of what @id holds; returns how many it dropped, less than @max = that was all. */
 uint32_t engine_lease_drop_all(struct engine *e, uint32_t tenant, uint64_t id, uint32_t max);
+/* Ends all that @tenant holds, whatever the id: looks at @max entries from *@at on. True: that was
+ * all. */
+bool engine_lease_drop_tenant(struct engine *e, uint32_t tenant, uint32_t *at, uint32_t max);
 /* The object ends: its leases hold nothing any more and go when they are met. Lock held. */
 void engine_lease_orphan(struct engine *e, uint32_t slot);
 void engine_lease_expire(struct engine *e, uint64_t now, uint32_t max);

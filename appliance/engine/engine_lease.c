@@ -345,6 +345,19 @@ uint32_t engine_lease_drop_all(struct engine *e, uint32_t tenant, uint64_t id, u
 	return n;
 }
 
+bool engine_lease_drop_tenant(struct engine *e, uint32_t tenant, uint32_t *at, uint32_t max)
+{
+	struct engine_leases *l = e->leases;
+	uint32_t end = MIN((uint64_t)*at + max, (uint64_t)l->capacity);
+
+	leases_lock(l);
+	for (; *at < end; (*at)++)
+		if (l->records[*at].state == LEASE_HELD && l->records[*at].tenant == tenant)
+			lease_end(e, *at);
+	leases_unlock(l);
+	return end == l->capacity;
+}
+
 void engine_lease_orphan(struct engine *e, uint32_t slot)
 {
 	struct engine_leases *l = e->leases;
@@ -472,6 +485,7 @@ void engine_leases_rebuild(struct engine *e)
 			continue;
 		if (slot >= e->capacity || record->tenant >= RECORDS_TENANTS_MAX ||
 		    engine_state(&e->objects[slot]) != RECORD_COMMITTED ||
+		    !records_tenant_name(e->records, record->tenant) ||
 		    record->generation != (uint32_t)engine_record(e, slot)->generation) {
 			log_notice(e->log, "engine: lease %u is of no object: dropped", i);
 			records_lease_give(e->records, record);

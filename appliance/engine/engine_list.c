@@ -15,7 +15,7 @@
 static bool list_slot(struct engine_reactor *r, struct larder_op *op, uint32_t slot, uint64_t now)
 {
 	struct engine *e = r->engine;
-	const struct namespace_record *ns = records_namespace(e->records, op->ns);
+	uint32_t owner = __atomic_load_n(&e->namespaces[op->ns].tenant, __ATOMIC_RELAXED);
 	struct engine_object *o = &e->objects[slot];
 	uint8_t key[LARDER_KEY_MAX];
 	struct larder_stat st;
@@ -23,7 +23,8 @@ static bool list_slot(struct engine_reactor *r, struct larder_op *op, uint32_t s
 	uint16_t len;
 	bool taken = true;
 
-	if (!engine_lock_object(e, slot, ns->tenant, &shard))
+	/* RECORD_NONE when it was retired meanwhile: there is nothing in it to be met */
+	if (!engine_lock_object(e, slot, owner, &shard))
 		return true;
 	if (engine_record(e, slot)->ns != op->ns || engine_is_expired(e, slot, now)) {
 		engine_unlock(e, shard);

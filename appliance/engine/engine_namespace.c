@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tenants and namespaces as the engine sees them: stable ids from the directory in the record file,
- * and beside each what the data path needs of it without the directory's lock. Both only ever come,
- * so the data path reads them with one acquire load.
- *
- * A namespace belongs to one tenant. Whoever names another's is given ENGINE_NOWHERE, in which the
- * index finds nothing: the same path, and the same time, as a key that is not there.
+ * and beside each what the data path needs of it without the directory's lock, read with one
+ * acquire load. One that goes leaves its id, and the memory of its entry, unused while the engine
+ * is open: who still has the id, or reads the entry, meets nothing else. Who may use one:
+ * engine_access.c.
  */
 #include <errno.h>
 #include <string.h>
@@ -40,6 +39,9 @@ static void directory_namespace(struct engine *e, uint32_t id,
 
 	e->namespaces[id].ttl_ms = record->ttl_ms;
 	e->namespaces[id].second_touch = record->flags & NAMESPACE_SECOND_TOUCH;
+	e->namespaces[id].block_bytes = record->descriptor.bytes_per_block;
+	e->namespaces[id].short_last = record->descriptor.flags & LARDER_DESCRIPTOR_SHORT_LAST;
+	engine_readers_apply(e, id);
 	__atomic_store_n(&e->namespaces[id].tenant, record->tenant, __ATOMIC_RELEASE);
 	if (g)
 		ledger_gauge_add(&g->namespaces, 1);
@@ -82,8 +84,10 @@ int engine_directory_init(struct engine *e)
 
 void engine_directory_done(struct engine *e)
 {
-	for (uint32_t id = 0; id < RECORDS_TENANTS_MAX; id++)
+	for (uint32_t id = 0; id < RECORDS_TENANTS_MAX; id++) {
 		free(TAKE_PTR(e->tenants[id].sets));
+		free(TAKE_PTR(e->tenants[id].shared));
+	}
 }
 
 int engine_tenant_add(struct engine *e, const char *name, uint32_t *ret_tenant)
@@ -151,7 +155,8 @@ int engine_namespace_open(struct engine *e, uint32_t tenant, const void *name, u
 	int status;
 
 	if (name_len < 1 || name_len > LARDER_NS_NAME_MAX || tenant >= RECORDS_TENANTS_MAX ||
-	    !__atomic_load_n(&e->tenants[tenant].sets, __ATOMIC_ACQUIRE))
+	    !__atomic_load_n(&e->tenants[tenant].sets, __ATOMIC_ACQUIRE) ||
+	    !records_tenant_name(e->records, tenant))
 		return LARDER_BAD_REQUEST;
 	(void)pthread_mutex_lock(&e->control);
 	status = namespace_open(e, tenant, name, name_len, d, create, &id, &difference);
@@ -163,30 +168,81 @@ int engine_namespace_open(struct engine *e, uint32_t tenant, const void *name, u
 	return status;
 }
 
-static bool namespace_may(const struct engine *e, uint32_t tenant, bool viewer, uint32_t ns)
+static bool namespace_is_of(struct engine *e, uint32_t ns, const char *owner, const void *name,
+			    uint16_t name_len)
 {
-	uint32_t owner;
+	const struct namespace_record *record = records_namespace(e->records, ns);
+	const char *tenant = record ? records_tenant_name(e->records, record->tenant) : NULL;
 
-	if (ns >= e->n_namespaces)
-		return false;
-	owner = __atomic_load_n(&e->namespaces[ns].tenant, __ATOMIC_ACQUIRE);
-	return owner != RECORD_NONE && (owner == tenant || viewer);
+	return tenant && strcmp(tenant, owner) == 0 && record->name_len == name_len &&
+	       memcmp(record->name, name, name_len) == 0;
 }
 
-const struct namespace_record *engine_namespace(struct engine *e, uint32_t tenant, bool viewer,
-						uint32_t ns)
+int engine_namespace_open_other(struct engine *e, uint32_t tenant, bool viewer, const char *owner,
+				const void *name, uint16_t name_len,
+				const struct larder_descriptor *d, uint32_t *ret_ns,
+				const char **field)
 {
-	return namespace_may(e, tenant, viewer, ns) ? records_namespace(e->records, ns) : NULL;
+	int status = LARDER_NOT_FOUND;
+
+	(void)pthread_mutex_lock(&e->control);
+	for (uint32_t ns = 0; ns < e->n_namespaces; ns++) {
+		if (!engine_namespace_readable(e, tenant, viewer, ns) ||
+		    !namespace_is_of(e, ns, owner, name, name_len))
+			continue;
+		status = namespace_compare(e, ns, d, field);
+		if (status == LARDER_OK)
+			*ret_ns = ns;
+		break;
+	}
+	(void)pthread_mutex_unlock(&e->control);
+	return status;
 }
 
-/* The namespace in which an op looks. A viewer reads in any. */
-uint32_t engine_op_ns(const struct engine *e, const struct larder_op *op)
+/*
+ * Whether it is empty can only be said while nobody begins to write: a PUT first counts itself as a
+ * writer and then looks at `retiring`, we store that and then look at the writers, so that one of
+ * the two sees the other. Readers notice nothing until it is certain.
+ */
+static int namespace_retire(struct engine *e, uint32_t tenant, uint32_t ns)
 {
-	bool viewer = op->flags & LARDER_F_NO_TOUCH &&
-		      (op->opcode == LARDER_OP_GET || op->opcode == LARDER_OP_EXISTS ||
-		       op->opcode == LARDER_OP_STAT || op->opcode == LARDER_OP_LIST);
+	struct larder_gauges *g = engine_gauges(e, tenant);
+	struct engine_ns *n = &e->namespaces[ns];
 
-	return namespace_may(e, op->tenant, viewer, op->ns) ? op->ns : ENGINE_NOWHERE;
+	__atomic_store_n(&n->retiring, true, __ATOMIC_SEQ_CST);
+	/* in this order: a commit counts its object before it stops being a writer */
+	if (__atomic_load_n(&n->writers, __ATOMIC_SEQ_CST) ||
+	    __atomic_load_n(&n->objects, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(&n->retiring, false, __ATOMIC_SEQ_CST);
+		return LARDER_BUSY;
+	}
+	__atomic_store_n(&n->tenant, RECORD_NONE, __ATOMIC_SEQ_CST);
+	records_namespace_retire(e->records, ns);
+	if (g)
+		ledger_gauge_sub(&g->namespaces, 1);
+	return LARDER_OK;
+}
+
+int engine_namespace_retire(struct engine *e, uint32_t tenant, uint32_t ns)
+{
+	int status = LARDER_NOT_FOUND;
+
+	(void)pthread_mutex_lock(&e->control);
+	if (engine_namespace(e, tenant, false, ns))
+		status = namespace_retire(e, tenant, ns);
+	(void)pthread_mutex_unlock(&e->control);
+	return status;
+}
+
+bool engine_namespace_takes(struct engine *e, uint32_t ns, uint64_t length, uint64_t *ret_bytes,
+			    bool *ret_shorter)
+{
+	const struct engine_ns *n = &e->namespaces[ns];
+
+	*ret_bytes = n->block_bytes;
+	*ret_shorter = n->short_last;
+	return n->block_bytes == 0 || length == n->block_bytes ||
+	       (n->short_last && length < n->block_bytes);
 }
 
 void engine_namespace_usage(struct engine *e, uint32_t ns, uint64_t *objects, uint64_t *bytes)

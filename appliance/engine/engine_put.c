@@ -26,9 +26,10 @@ static int put_refuse(struct engine_reactor *r, struct larder_op *op, int status
 	return put_done(op, status);
 }
 
-static int put_check(const struct engine *e, const struct larder_op *op)
+static int put_check(struct engine *e, const struct larder_op *op)
 {
-	uint64_t pages = (op->length + e->page_size - 1) / e->page_size;
+	uint64_t pages = (op->length + e->page_size - 1) / e->page_size, block_bytes;
+	bool shorter;
 
 	if (op->n_keys != 1 || op->keys[0].key_len == 0 || op->keys[0].key_len > LARDER_KEY_MAX ||
 	    !op->keys[0].key || op->length == 0)
@@ -42,6 +43,8 @@ static int put_check(const struct engine *e, const struct larder_op *op)
 		return LARDER_TOO_LARGE;
 	if (engine_op_ns(e, op) == ENGINE_NOWHERE)
 		return LARDER_NOT_FOUND;
+	if (!engine_namespace_takes(e, op->ns, op->length, &block_bytes, &shorter))
+		return LARDER_BAD_REQUEST;
 	return LARDER_OK;
 }
 
@@ -93,6 +96,20 @@ static int put_found(struct engine_reactor *r, struct larder_op *op, uint32_t sl
 	return put_done(op, LARDER_BUSY);
 }
 
+/* Takes a record slot for a writer that may come. Its status; RECORD_NONE with OK: none is free. */
+static int put_take_slot(struct engine *e, const struct larder_op *op, uint32_t *slot)
+{
+	int status = engine_writer_enter(e, op);
+
+	*slot = RECORD_NONE;
+	if (status != LARDER_OK)
+		return status;
+	*slot = records_slot_take(e->records);
+	if (*slot == RECORD_NONE)
+		engine_writer_leave(e, op->ns);
+	return LARDER_OK;
+}
+
 /* Makes @slot, just taken, the place of this key. Lock held. */
 static void put_enter(struct engine *e, const struct larder_op *op, uint64_t hash, uint32_t slot)
 {
@@ -126,6 +143,7 @@ static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *s
 	for (uint32_t tries = 0; tries < PUT_TRIES; tries++) {
 		struct engine_found f;
 		enum engine_room room;
+		int status;
 
 		engine_lock(e, k.shard);
 		f = engine_find(r, &k, now);
@@ -136,11 +154,13 @@ static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *s
 			engine_found_done(r, &f);
 			return put_refuse(r, op, LARDER_QUOTA, now);
 		}
-		*slot = records_slot_take(e->records);
+		status = put_take_slot(e, op, slot);
 		if (*slot != RECORD_NONE)
 			put_enter(e, op, k.hash, *slot);
 		engine_unlock(e, k.shard);
 		engine_found_done(r, &f);
+		if (status != LARDER_OK)
+			return put_done(op, status);
 		if (*slot != RECORD_NONE) {
 			engine_tally(&r->counters.filling, 1);
 			return ENGINE_DONE;
@@ -270,11 +290,13 @@ void engine_put_fail(struct engine_reactor *r, uint32_t slot)
 {
 	struct engine *e = r->engine;
 	struct engine_object *o = &e->objects[slot];
-	uint32_t shard = engine_shard_of(e, o->hash), list, n;
+	uint32_t shard = engine_shard_of(e, o->hash), list, n, ns;
 	bool reserving;
 
 	engine_lock(e, shard);
 	reserving = engine_state(o) == OBJECT_RESERVING;
+	ns = reserving ? ((const struct larder_op *)(uintptr_t)o->last)->ns
+		       : engine_record(e, slot)->ns;
 	engine_index_remove(e, slot);
 	list = engine_wait_detach(e, o, OUTCOME_FAILED, &n);
 	if (reserving)
@@ -286,6 +308,7 @@ void engine_put_fail(struct engine_reactor *r, uint32_t slot)
 	} else {
 		engine_object_free(r, slot);
 	}
+	engine_writer_leave(e, ns);
 	engine_wait_wake(r, list);
 }
 
@@ -313,6 +336,7 @@ static uint32_t put_publish(struct engine_reactor *r, struct larder_op *op, uint
 	engine_set_state(o, RECORD_COMMITTED);
 	e->policy->on_insert(&place, slot);
 	engine_listed(e, slot, 1);
+	engine_writer_leave(e, engine_record(e, slot)->ns);
 	list = engine_wait_detach(e, o, OUTCOME_COMMITTED, &n);
 	if (op->stats)
 		n++;

@@ -96,10 +96,17 @@ struct lease_record {
 };
 static_assert(sizeof(struct lease_record) == 32, "format");
 
+/* Of a tenant's or namespace's entry in the directory; 32 bits, stored with release, last. */
+enum directory_state {
+	DIRECTORY_FREE = 0,
+	DIRECTORY_USED = 1,
+	DIRECTORY_RETIRED = 2,	/* gone for good; FREE after the next records_rebuild */
+};
+
 #define NAMESPACE_SECOND_TOUCH 0x1u	/* admission */
 
 struct namespace_record {
-	uint32_t state;		/* 0 free, 1 used; release store, last */
+	uint32_t state;		/* enum directory_state */
 	uint32_t tenant;
 	uint32_t flags;		/* NAMESPACE_*; may change, outside the CRC */
 	uint32_t ttl_ms;
@@ -211,6 +218,12 @@ int records_namespace_find(struct records *r, uint32_t tenant, const void *name,
 const struct namespace_record *records_namespace(struct records *r, uint32_t id); /* NULL: unused */
 void records_namespace_set_flags(struct records *r, uint32_t id, uint32_t flags);
 uint32_t records_namespaces(const struct records *r);
+/*
+ * Forgets an entry with one store. What the entry says stays readable, and its id names nothing
+ * else, until the next records_rebuild. No object may carry the id any more.
+ */
+void records_namespace_retire(struct records *r, uint32_t id);
+void records_tenant_retire(struct records *r, uint32_t id);
 
 /* Leases, stored; the engine keeps its own index over them. NULL when the table is full. */
 struct lease_record *records_lease_take(struct records *r);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The directory: tenants and namespaces by stable ids. An id is the entry's index and is given out
- * once; nothing takes an entry out, so no object can wake up under another's name. What never
- * changes in an entry is under a CRC, since an id whose entry is wrong would serve one tenant's
- * objects to another: such an entry is dropped at rebuild, and its objects with it.
+ * The directory: tenants and namespaces by stable ids. An id is the entry's index. An entry that is
+ * retired keeps its id until the next rebuild, which begins by dropping whatever would still carry
+ * it: so no object can wake up under another's name, and no peer's old id names a new thing. What
+ * never changes in an entry is under a CRC, since an id whose entry is wrong would serve one
+ * tenant's objects to another: such an entry is dropped at rebuild, and its objects with it.
  *
  * Control path: linear search under the file's lock.
  */
@@ -24,7 +25,7 @@ static uint32_t directory_tenant_crc(const struct tenant_record *t)
 static bool directory_tenant_used(const struct records *r, uint32_t id)
 {
 	return id < RECORDS_TENANTS_MAX &&
-	       __atomic_load_n(&r->tenants[id].state, __ATOMIC_ACQUIRE) == 1;
+	       __atomic_load_n(&r->tenants[id].state, __ATOMIC_ACQUIRE) == DIRECTORY_USED;
 }
 
 static uint32_t directory_tenant_locked(const struct records *r, const char *name)
@@ -59,12 +60,12 @@ static int directory_tenant_add_locked(struct records *r, const char *name, size
 
 		if (i == RECORDS_TENANTS_MAX)
 			return -ENOSPC;
-		if (directory_tenant_used(r, i))
+		if (t->state != DIRECTORY_FREE)
 			continue;
 		memset(t->name, 0, sizeof(t->name));
 		memcpy(t->name, name, len);
 		t->crc = directory_tenant_crc(t);
-		records_store_state(&t->state, 1);
+		records_store_state(&t->state, DIRECTORY_USED);
 		id = i;
 	}
 	*ret_id = id;
@@ -89,6 +90,14 @@ const char *records_tenant_name(struct records *r, uint32_t id)
 	return directory_tenant_used(r, id) ? r->tenants[id].name : NULL;
 }
 
+void records_tenant_retire(struct records *r, uint32_t id)
+{
+	pthread_mutex_lock(&r->lock);
+	if (directory_tenant_used(r, id))
+		records_store_state(&r->tenants[id].state, DIRECTORY_RETIRED);
+	pthread_mutex_unlock(&r->lock);
+}
+
 /* --- namespaces ------------------------------------------------------------------------------- */
 
 static uint32_t directory_namespace_crc(const struct namespace_record *n)
@@ -104,7 +113,7 @@ static uint32_t directory_namespace_crc(const struct namespace_record *n)
 static bool directory_namespace_used(const struct records *r, uint32_t id)
 {
 	return id < r->n_namespaces &&
-	       __atomic_load_n(&r->namespaces[id].state, __ATOMIC_ACQUIRE) == 1;
+	       __atomic_load_n(&r->namespaces[id].state, __ATOMIC_ACQUIRE) == DIRECTORY_USED;
 }
 
 static uint32_t directory_namespace_locked(const struct records *r, uint32_t tenant,
@@ -153,7 +162,7 @@ static void directory_namespace_write(struct namespace_record *n, uint32_t tenan
 	else
 		memset(&n->descriptor, 0, sizeof(n->descriptor));
 	n->crc = directory_namespace_crc(n);
-	records_store_state(&n->state, 1);
+	records_store_state(&n->state, DIRECTORY_USED);
 }
 
 int records_namespace_add(struct records *r, uint32_t tenant, const void *name, uint16_t name_len,
@@ -166,7 +175,7 @@ int records_namespace_add(struct records *r, uint32_t tenant, const void *name, 
 	pthread_mutex_lock(&r->lock);
 	id = directory_namespace_locked(r, tenant, name, name_len);
 	for (uint32_t i = 0; id == RECORD_NONE && i < r->n_namespaces; i++) {
-		if (directory_namespace_used(r, i))
+		if (r->namespaces[i].state != DIRECTORY_FREE)
 			continue;
 		directory_namespace_write(&r->namespaces[i], tenant, name, name_len, d, now_ms);
 		id = i;
@@ -188,6 +197,14 @@ void records_namespace_set_flags(struct records *r, uint32_t id, uint32_t flags)
 	__atomic_store_n(&r->namespaces[id].flags, flags, __ATOMIC_RELAXED);
 }
 
+void records_namespace_retire(struct records *r, uint32_t id)
+{
+	pthread_mutex_lock(&r->lock);
+	if (directory_namespace_used(r, id))
+		records_store_state(&r->namespaces[id].state, DIRECTORY_RETIRED);
+	pthread_mutex_unlock(&r->lock);
+}
+
 uint32_t records_namespaces(const struct records *r)
 {
 	return r->n_namespaces;
@@ -204,13 +221,14 @@ static bool directory_tenant_checks(const struct tenant_record *t)
 {
 	size_t len = strnlen(t->name, sizeof(t->name));
 
-	return t->state == 1 && len >= 1 && len <= LARDER_TENANT_NAME_MAX &&
+	return t->state == DIRECTORY_USED && len >= 1 && len <= LARDER_TENANT_NAME_MAX &&
 	       t->crc == directory_tenant_crc(t);
 }
 
 static bool directory_namespace_checks(const struct records *r, const struct namespace_record *n)
 {
-	return n->state == 1 && n->name_len >= 1 && n->name_len <= LARDER_NS_NAME_MAX &&
+	return n->state == DIRECTORY_USED &&
+	       n->name_len >= 1 && n->name_len <= LARDER_NS_NAME_MAX &&
 	       n->crc == directory_namespace_crc(n) && directory_tenant_used(r, n->tenant);
 }
 
@@ -221,21 +239,26 @@ uint32_t records_directory_check(struct records *r, const struct larder_log *log
 	for (uint32_t i = 0; i < RECORDS_TENANTS_MAX; i++) {
 		struct tenant_record *t = &r->tenants[i];
 
-		if (t->state == 0 || directory_tenant_checks(t))
+		if (t->state == DIRECTORY_FREE || directory_tenant_checks(t))
 			continue;
-		log_warning(log, "records: tenant %u does not check: dropped with its objects", i);
-		records_store_state(&t->state, 0);
-		dropped++;
+		if (t->state != DIRECTORY_RETIRED) {
+			log_warning(log, "records: tenant %u does not check: dropped with its "
+				    "objects", i);
+			dropped++;
+		}
+		records_store_state(&t->state, DIRECTORY_FREE);
 	}
 	for (uint32_t i = 0; i < r->n_namespaces; i++) {
 		struct namespace_record *n = &r->namespaces[i];
 
-		if (n->state == 0 || directory_namespace_checks(r, n))
+		if (n->state == DIRECTORY_FREE || directory_namespace_checks(r, n))
 			continue;
-		log_warning(log, "records: namespace %u does not check: dropped with its objects",
-			    i);
-		records_store_state(&n->state, 0);
-		dropped++;
+		if (n->state != DIRECTORY_RETIRED) {
+			log_warning(log, "records: namespace %u does not check: dropped with its "
+				    "objects", i);
+			dropped++;
+		}
+		records_store_state(&n->state, DIRECTORY_FREE);
 	}
 	return dropped;
 }

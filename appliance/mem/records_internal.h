@@ -42,7 +42,7 @@ static_assert(offsetof(struct records_header, generation) == 128, "format");
 static_assert(offsetof(struct records_header, heartbeat_ns) == 192, "format");
 
 struct tenant_record {
-	uint32_t state;			/* 0 free, 1 used; release store, last */
+	uint32_t state;			/* enum directory_state */
 	uint32_t crc;			/* CRC-32C of the name field */
 	char name[40];			/* NUL-padded */
 	uint64_t reserved[2];

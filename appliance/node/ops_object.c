@@ -29,6 +29,25 @@ static void put_finish(struct request *r)
 		node_reply_status(r, r->op.status);
 }
 
+void node_put_refuse(struct request *r, const struct larder_op *op)
+{
+	struct engine *e = session_node(r->session)->engine;
+	uint64_t bytes;
+	bool shorter;
+
+	/* the engine has seen to it that the namespace is its own */
+	if (op->status != LARDER_BAD_REQUEST || !engine_namespace(e, op->tenant, false, op->ns) ||
+	    engine_namespace_takes(e, op->ns, op->length, &bytes, &shorter)) {
+		node_reply_status(r, op->status);
+		return;
+	}
+	node_reply_error(r, op->status, bytes,
+			 "the value has %llu bytes, the namespace's blocks have %llu%s: put whole "
+			 "blocks, or use a namespace with another descriptor",
+			 (unsigned long long)op->length, (unsigned long long)bytes,
+			 shorter ? " or less" : "");
+}
+
 /* All pieces of the value are back. */
 static void put_pulled(struct request *r)
 {
@@ -60,7 +79,7 @@ static void put_reserved(struct request *r)
 		put_reply(r, r->op.length);
 		return;
 	default:
-		node_reply_status(r, r->op.status);
+		node_put_refuse(r, &r->op);
 		return;
 	}
 	if (r->stranded) {

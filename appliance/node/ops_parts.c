@@ -71,10 +71,10 @@ static void begin_answered(struct request *r)
 	r->put = NULL;
 	p->ender = NULL;
 	if (p->op.status != LARDER_OK) {
-		int status = p->op.status;
+		const struct larder_op refused = p->op;
 
 		put_give(r->session, p);
-		node_reply_status(r, status);
+		node_put_refuse(r, &refused);
 		return;
 	}
 	node_reactor_due(r->session->reactor, p->op.deadline_ns);

@@ -77,6 +77,8 @@ static const char *reply_sentence(int status)
 	switch (status) {
 	case LARDER_NOT_FOUND:
 		return "there is no such object, or no such namespace for this session";
+	case LARDER_DENIED:
+		return "the namespace is another tenant's and shared for reading only";
 	case LARDER_CONFLICT:
 		return "the key holds other content: objects are immutable, delete it first or use "
 		       "another key";

@@ -170,9 +170,11 @@ void node_account_hit(struct request *r, uint64_t bytes);
 void node_op_ping(struct request *r);
 void node_op_cancel(struct request *r);
 void node_op_put(struct request *r);
-/* Each: true when @r was refused for it. */
+/* True when @r was refused for it. */
 bool node_put_is_too_large(struct request *r, uint64_t length);
-bool node_value_has_no_way(struct request *r);
+/* The engine would not have the value of @op; says why. */
+void node_put_refuse(struct request *r, const struct larder_op *op);
+bool node_value_has_no_way(struct request *r);	/* the same */
 void node_op_get(struct request *r);
 void node_op_put_begin(struct request *r);
 void node_op_put_part(struct request *r);

@@ -25,6 +25,7 @@ enum {
 /* What the child has acknowledged so far. */
 enum acknowledged {
 	ACK_NOTHING, ACK_DIRECTORY, ACK_COMMIT, ACK_DELETE, ACK_FREED, ACK_REUSED,
+	ACK_RETIRED, ACK_NEXT,
 };
 
 struct stage {
@@ -272,6 +273,69 @@ static void kill__after_the_commit_returned(void **state)
 	stage_close(&s);
 }
 
+/* --- a namespace and a tenant go -------------------------------------------------------------- */
+
+/* The object is deleted, its namespace and tenant are forgotten, others come. */
+static void child_retire(struct stage *s)
+{
+	struct larder_descriptor d = stage_descriptor();
+	uint32_t slot = fixture_put(&s->f, &s->first), tenant, ns;
+
+	*s->ack = ACK_COMMIT;
+	fixture_delete(&s->f, slot);
+	records_namespace_retire(s->f.records, s->f.ns);
+	records_tenant_retire(s->f.records, s->f.tenant);
+	*s->ack = ACK_RETIRED;
+	if (records_tenant_add(s->f.records, "next", &tenant) < 0 ||
+	    records_namespace_add(s->f.records, tenant, "ns", 2, &d, 9, &ns) < 0)
+		_exit(1);
+	/* numbers that are still known out there name nothing else */
+	if (tenant == s->f.tenant || ns == s->f.ns)
+		_exit(2);
+	*s->ack = ACK_NEXT;
+}
+
+static void look_retire(struct stage *s)
+{
+	struct larder_descriptor d = stage_descriptor();
+	uint32_t ack = *s->ack, tenant = RECORD_NONE, ns, old = RECORD_NONE;
+	struct found found;
+
+	found_rebuild(&found, s);	/* fails also when an object's namespace is not there */
+	(void)records_tenant_find(found.f.records, "tenant", &old);
+	if (ack == ACK_NOTHING)
+		assert_int_not_equal(old, RECORD_NONE);
+	if (ack >= ACK_RETIRED) {
+		assert_int_equal(old, RECORD_NONE);
+		assert_int_equal(found.first, RECORD_NONE);
+	}
+	(void)records_tenant_find(found.f.records, "next", &tenant);
+	if (tenant != RECORD_NONE &&
+	    records_namespace_find(found.f.records, tenant, "ns", 2, &ns) == 0)
+		assert_null(larder_descriptor_difference(
+			&records_namespace(found.f.records, ns)->descriptor, &d));
+	else
+		assert_true(ack < ACK_NEXT);
+	if (ack >= ACK_RETIRED) {	/* now the numbers may be used again, and are found clean */
+		assert_int_equal(records_tenant_add(found.f.records, "another", &tenant), 0);
+		assert_int_equal(tenant, s->f.tenant);
+		assert_int_equal(records_namespace_add(found.f.records, tenant, "other", 5, NULL, 9,
+						       &ns), 0);
+		assert_int_equal(ns, s->f.ns);
+	}
+	fixture_detach(&found.f);
+}
+
+static void kill__after_each_store_of_a_retirement(void **state)
+{
+	struct stage s;
+
+	stage_open(&s);
+	stage_run(&s, child_retire, look_retire);
+	assert_int_equal(*s.ack, ACK_NEXT);
+	stage_close(&s);
+}
+
 /* --- killed while it rebuilds ----------------------------------------------------------------- */
 
 static void child_rebuild(struct stage *s)
@@ -324,6 +388,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kill__after_each_store_of_commit_and_delete),
 		cmocka_unit_test(kill__after_the_commit_returned),
+		cmocka_unit_test(kill__after_each_store_of_a_retirement),
 		cmocka_unit_test(kill__in_the_middle_of_a_rebuild),
 	};
 
