@@ -5,7 +5,7 @@
  *	            call_try                accepted              answered
  *	WAITING ───────────────▶ SENDING ───────────────▶ SENT ─────────────▶ (RECEIVING) ─▶ ended
  *	   ▲                        │                       │
- *	   └── connection lost, BUSY, bad checks: sent again, inside the deadline and a budget
+ *	   └── connection lost, BUSY, THROTTLED, bad checks: sent again, inside the deadline
  *
  * A call ends in two steps that may come in either order: its items get their status (call_end:
  * the caller's memory is the caller's again), and its slot becomes free (the node has answered and

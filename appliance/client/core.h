@@ -137,7 +137,7 @@ struct call {
 	uint32_t first;		/* batch: item, or first of n_items */
 	uint32_t n_items;
 	uint64_t sent_ns;
-	uint64_t not_before_ns;	/* backoff after BUSY */
+	uint64_t not_before_ns;	/* backoff after BUSY or THROTTLED */
 	uint32_t backoffs;
 	uint64_t grace_ns;	/* until then the node may still answer; 0 = no end wanted */
 	uint64_t gate_ns;	/* until then a frozen gate is tried; 0 = not yet */

@@ -117,7 +117,8 @@ static void name_reopened(struct job *job)
 
 	if (!conn || conn->epoch != job->epoch || conn->state != CONN_REOPEN)
 		return;		/* the next connection tries again */
-	if (job->status == LARDER_DEADLINE || job->status == LARDER_DISCONNECTED) {
+	if (job->status == LARDER_DEADLINE || job->status == LARDER_DISCONNECTED ||
+	    job->status == LARDER_THROTTLED) {
 		conn_fail(conn, -ETIMEDOUT, "namespace %s could not be opened again", n->text);
 		return;
 	}

@@ -17,6 +17,9 @@
 
 #include "client/conn.h"
 
+#define RECEIVE_THROTTLED_MAX_MS 1000u	/* no node may make it wait longer at a time */
+#define RECEIVE_SPREAD_MAX 4u		/* doublings of what chance adds */
+
 static int receive_post(struct conn *conn, uint8_t kind, uint8_t *data, uint32_t length)
 {
 	struct rx *rx = &conn->rx[conn->rx_tail % CONN_RX_POSTED];
@@ -234,6 +237,32 @@ static int receive_one(struct call *call, const struct wire_reply *r)
 	return 0;
 }
 
+/*
+ * Over a rate of the tenant: waits as long as the node says, and up to as long again (more at each
+ * repeat), so that those who were refused together do not come back together. False: that is past
+ * the caller's deadline, so it is told.
+ */
+static bool receive_throttled(struct call *call, const struct wire_reply *r)
+{
+	struct core *core = call->core;
+	uint64_t told = MAX(MIN(r->u.error.detail, (uint64_t)RECEIVE_THROTTLED_MAX_MS),
+			    (uint64_t)1) * NSEC_PER_MSEC;
+	uint64_t spread = told << MIN(call->backoffs, RECEIVE_SPREAD_MAX);
+	uint64_t wait = told + prng_below(&core->prng, spread + 1);
+
+	if (call->end_status)
+		return false;
+	if (core->now_ns + wait >= call->job->deadline_ns)
+		wait = told;	/* its last chance */
+	if (core->now_ns + wait >= call->job->deadline_ns)
+		return false;
+	call->backoffs++;
+	call->sends--;		/* not a failure of the connection */
+	call->not_before_ns = core->now_ns + wait;
+	call_result(call, CALL_AGAIN);
+	return true;
+}
+
 /* Takes one decoded reply. 0 or -errno: the session can not go on. */
 static int receive_reply(struct conn *conn, const struct wire_reply *r, const void *body)
 {
@@ -256,6 +285,9 @@ static int receive_reply(struct conn *conn, const struct wire_reply *r, const vo
 		call_result(call, 0);
 		return 0;
 	}
+	if (r->is_error && r->header.status == LARDER_THROTTLED && !r->header.payload_len &&
+	    receive_throttled(call, r))
+		return 0;
 	if (call->opcode == LARDER_OP_GET)
 		return receive_got(conn, call, r);
 	if (r->header.payload_len)

@@ -16,18 +16,12 @@ static struct larder_usage *account_usage(struct request *r)
 
 static uint64_t *account_gauge(struct larder_gauges *g, uint8_t opcode)
 {
-	switch (opcode) {
-	case LARDER_OP_GET:
+	switch (node_admit_class(opcode)) {
+	case LARDER_LIMIT_in_flight_fetch:
 		return &g->in_flight_fetch;
-	case LARDER_OP_PUT:
-	case LARDER_OP_PUT_BEGIN:
-	case LARDER_OP_PUT_PART:
-	case LARDER_OP_PUT_COMMIT:
+	case LARDER_LIMIT_in_flight_write:
 		return &g->in_flight_write;
-	case LARDER_OP_EXISTS:
-	case LARDER_OP_LEASE:
-	case LARDER_OP_STAT:
-	case LARDER_OP_LIST:
+	case LARDER_LIMIT_in_flight_lookup:
 		return &g->in_flight_lookup;
 	default:
 		return NULL;
@@ -81,6 +75,7 @@ void node_account_end(struct request *r)
 	if (r->gauge)
 		ledger_gauge_sub(r->gauge, 1);
 	r->gauge = NULL;
+	node_admit_over(r);
 	if (r->lost || r->state != REQUEST_REPLY)
 		return;
 	ledger_count(&u->ops[r->opcode < LARDER_OP_MAX ? r->opcode : 0], 1);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which function does which operation, and what is asked of every request before it: may this role
- * do it, is it past its deadline, is the node draining. Whether its namespace is one of its tenant
- * is the engine's to see: there, one that is not is as empty, and as slow, as any other.
+ * do it, is it past its deadline, is the node draining, is its tenant within its limits. Whether
+ * its namespace is one of its tenant is the engine's to see: there, one that is not is as empty,
+ * and as slow, as any other.
  *
  * To add an operation: a line in wire/ops.def, a node_op_* function, a line in the table here.
  */
@@ -93,7 +94,8 @@ void node_dispatch(struct request *r)
 
 	r->op = (struct larder_op){ .opcode = r->opcode,
 				    .tenant = s->tenant ? s->tenant->id : 0,
-				    .deadline_ns = dispatch_deadline(r, 0) };
+				    .deadline_ns = dispatch_deadline(r, 0),
+				    .limit = LARDER_LIMIT_NONE };
 	r->key = (struct larder_op_key){ 0 };
 	r->transfer.checked = false;
 	if (refusal == LARDER_DENIED)
@@ -107,7 +109,7 @@ void node_dispatch(struct request *r)
 		return;
 	else if ((e->needs & NEEDS_INTAKE) && node_draining(session_node(s)))
 		node_reply_status(r, LARDER_DRAINING);
-	else
+	else if (node_admit(r))
 		e->run(r);
 }
 

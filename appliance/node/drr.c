@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whose bytes move next: deficit round robin over the tenants that have any (Shreedhar and
- * Varghese 1995). A tenant's turn is worth one quantum; it may overdraw by at most one piece and
- * pays that back later, so pieces stay whole. Inside a tenant its sessions take turns, each with at
- * most NODE_PIECE_BYTES in one turn of the reactor.
+ * Varghese 1995), by weight. The heaviest tenant's turn is worth one piece, the others' as much
+ * less as they weigh less; a tenant may overdraw by at most one piece and pays that back later, so
+ * pieces stay whole. Inside a tenant its sessions take turns, each with at most NODE_PIECE_BYTES in
+ * one turn of the reactor: how many there are changes nothing between tenants.
+ *
+ * Nothing idles for a debt: while less than a piece has moved in a turn there are more rounds, and
+ * when all who could go on are in debt, they are given at once what the missing rounds would bring.
  *
  * A session is in the ring while it has something that can be handed out now. One that the
  * transport can take nothing more from leaves, and comes back with its next done-event.
@@ -12,8 +16,8 @@
 #include "node/node.h"
 #include "node/session.h"
 
-#define DRR_QUANTUM NODE_PIECE_BYTES
-#define DRR_ROUNDS_ALONE 4u	/* one tenant's sessions need not wait for each other */
+#define DRR_QUANTUM ((int64_t)NODE_PIECE_BYTES)
+#define DRR_ROUNDS 4u	/* in a turn: after that others than those who move bytes are looked at */
 
 void node_drr_init(struct drr *d)
 {
@@ -25,6 +29,11 @@ void node_drr_init(struct drr *d)
 	}
 }
 
+static uint64_t drr_weight(const struct drr_tenant *t)
+{
+	return MAX(quota_limit(t->quota, LARDER_LIMIT_weight), (uint64_t)1);
+}
+
 void node_drr_enter(struct reactor *r, struct session *s)
 {
 	struct drr_tenant *t = &r->drr.tenants[s->drr_index];
@@ -32,6 +41,8 @@ void node_drr_enter(struct reactor *r, struct session *s)
 	if (s->in_drr)
 		return;
 	s->in_drr = true;
+	t->quota = s->quota;
+	t->weight = drr_weight(t);
 	list_push_tail(&t->sessions, &s->drr_link);
 	if (t->n_sessions++ == 0) {
 		t->deficit = MIN(t->deficit, 0);	/* credit is not saved up while idle */
@@ -72,11 +83,32 @@ static uint32_t drr_serve_session(struct reactor *r, struct session *s)
 	return used;
 }
 
-static uint64_t drr_serve_tenant(struct reactor *r, struct drr_tenant *t)
+/* What one round brings. Never 0, or a debt would last for ever. */
+static int64_t drr_quantum(const struct drr_tenant *t, uint64_t heaviest)
 {
+	return MAX((int64_t)((uint64_t)DRR_QUANTUM * t->weight / heaviest), (int64_t)1);
+}
+
+/* Weights may have been set since: read once a turn. */
+static uint64_t drr_heaviest(struct drr *d)
+{
+	uint64_t heaviest = 1;
+
+	list_for_each(it, &d->active) {
+		struct drr_tenant *t = list_entry(it, struct drr_tenant, link);
+
+		t->weight = drr_weight(t);
+		heaviest = MAX(heaviest, t->weight);
+	}
+	return heaviest;
+}
+
+static uint64_t drr_serve_tenant(struct reactor *r, struct drr_tenant *t, uint64_t heaviest)
+{
+	int64_t quantum = drr_quantum(t, heaviest);
 	uint64_t used = 0;
 
-	t->deficit += DRR_QUANTUM;
+	t->deficit += quantum;
 	for (uint32_t n = t->n_sessions; n > 0 && t->deficit > 0 && t->n_sessions > 0; n--) {
 		struct session *s = list_entry(t->sessions.next, struct session, drr_link);
 		uint32_t bytes;
@@ -87,29 +119,63 @@ static uint64_t drr_serve_tenant(struct reactor *r, struct drr_tenant *t)
 		t->deficit -= bytes;
 		used += bytes;
 	}
-	t->deficit = MIN(t->deficit, (int64_t)DRR_QUANTUM);
+	t->deficit = MIN(t->deficit, quantum);
 	return used;
+}
+
+static uint64_t drr_round(struct reactor *r, uint64_t heaviest)
+{
+	struct drr *d = &r->drr;
+	uint64_t used = 0;
+
+	for (uint32_t n = d->n_active; n > 0 && d->n_active > 0; n--) {
+		struct drr_tenant *t = list_entry(d->active.next, struct drr_tenant, link);
+
+		list_remove(&t->link);
+		list_push_tail(&d->active, &t->link);
+		used += drr_serve_tenant(r, t, heaviest);
+	}
+	return used;
+}
+
+/* Everyone gets what the rounds bring that it takes until the first debt is paid. False: no debt
+ * is in the way. */
+static bool drr_skip_rounds(struct drr *d, uint64_t heaviest)
+{
+	int64_t rounds = INT64_MAX;
+
+	list_for_each(it, &d->active) {
+		struct drr_tenant *t = list_entry(it, struct drr_tenant, link);
+
+		if (t->deficit <= 0)
+			rounds = MIN(rounds, -t->deficit / drr_quantum(t, heaviest));
+	}
+	if (rounds == INT64_MAX)
+		return false;
+	list_for_each(it, &d->active) {
+		struct drr_tenant *t = list_entry(it, struct drr_tenant, link);
+
+		if (t->deficit <= 0)
+			t->deficit += rounds * drr_quantum(t, heaviest);
+	}
+	return true;
 }
 
 uint64_t node_drr_run(struct reactor *r)
 {
 	struct drr *d = &r->drr;
-	uint64_t total = 0;
-	uint32_t rounds = d->n_active == 1 ? DRR_ROUNDS_ALONE : 1;
+	uint64_t heaviest = drr_heaviest(d), total = 0;
 
-	for (uint32_t round = 0; round < rounds; round++) {
-		uint64_t used = 0;
+	for (uint32_t round = 0; round < DRR_ROUNDS && d->n_active > 0; round++) {
+		bool several = d->n_active > 1;
+		uint64_t used = drr_round(r, heaviest);
 
-		for (uint32_t n = d->n_active; n > 0 && d->n_active > 0; n--) {
-			struct drr_tenant *t = list_entry(d->active.next, struct drr_tenant, link);
-
-			list_remove(&t->link);
-			list_push_tail(&d->active, &t->link);
-			used += drr_serve_tenant(r, t);
-		}
-		if (used == 0)
-			break;
 		total += used;
+		/* one tenant's sessions need not wait for each other */
+		if (several && total >= NODE_PIECE_BYTES)
+			break;
+		if (used == 0 && !drr_skip_rounds(d, heaviest))
+			break;
 	}
 	return total;
 }

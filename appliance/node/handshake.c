@@ -187,6 +187,7 @@ static void handshake_identify(struct session *s)
 
 	s->viewer = s->hs.viewer;
 	s->tenant = s->hs.claimed;
+	s->quota = s->viewer ? &session_node(s)->viewers : &s->tenant->quota;
 	s->slot = s->viewer ? LARDER_LEDGER_VIEW_TENANT : s->tenant->slot;
 	s->drr_index = s->viewer ? NODE_TENANTS_MAX : s->tenant->index;
 	s->keepalive_ns = (wish ? MIN(wish, c->keepalive_ms) : c->keepalive_ms) * NSEC_PER_MSEC;
@@ -201,6 +202,27 @@ static void handshake_complain(struct session *s)
 	node_reactor_complain(s->reactor, "%s: not let in: %s", peer.text,
 			      s->hs.claimed ? "its secret is not the tenant's" :
 					      "its tenant is not known here");
+}
+
+/* Who it is is known: are there connections left for it, and memory? */
+static bool handshake_enter(struct session *s, const struct wire_header *h)
+{
+	char text[160];
+
+	if (!node_quota_claim(s->quota, LARDER_LIMIT_connections, 1)) {
+		node_admit_refused(s, LARDER_LIMIT_connections);
+		snprintf(text, sizeof(text),
+			 "over the limit connections of %s, which is %llu: close one",
+			 s->viewer ? "all viewers" : "the tenant",
+			 (unsigned long long)quota_limit(s->quota, LARDER_LIMIT_connections));
+		handshake_refuse(s, h, LARDER_QUOTA, text);
+		return false;
+	}
+	if (node_session_establish(s) == 0)
+		return true;
+	node_quota_give(s->quota, LARDER_LIMIT_connections, 1);
+	handshake_refuse(s, h, LARDER_NO_SPACE, "the node has no memory for a session");
+	return false;
 }
 
 static void handshake_auth(struct session *s, const struct wire_header *h,
@@ -218,10 +240,8 @@ static void handshake_auth(struct session *s, const struct wire_header *h,
 		return;
 	}
 	handshake_identify(s);
-	if (node_session_establish(s) < 0) {
-		handshake_refuse(s, h, LARDER_NO_SPACE, "the node has no memory for a session");
+	if (!handshake_enter(s, h))
 		return;
-	}
 	welcome.max_value_bytes = n->config.max_value_bytes;
 	welcome.max_region_bytes = s->one_sided ? n->config.max_region_bytes : 0;
 	welcome.max_message = s->max_message;

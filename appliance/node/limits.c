@@ -18,7 +18,7 @@
  * What viewers get unless it is set: enough for people and an indexer, not for a second cache.
  * Their reads have no owner who could be asked to pay.
  */
-static const struct larder_limits limits_of_viewers = { .value = {
+static const struct larder_limits limits_viewers_default = { .value = {
 	[LARDER_LIMIT_out_bytes_per_s] = 1ull << 30,
 	[LARDER_LIMIT_ops_per_s] = 100000,
 	[LARDER_LIMIT_in_flight_lookup] = 256,
@@ -60,18 +60,8 @@ static uint64_t limits_times(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/* All guarantees: they were checked to fit the node, so the sum does not wrap. */
-static uint64_t limits_guarantees(const struct larder_node *n)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < n->tenants.n; i++)
-		sum += limits_set_value(&n->tenants.at[i]->quota, LARDER_LIMIT_guarantee_bytes);
-	return sum;
-}
-
 /* The node's own bounds, from which a tenant's limits can only take away. 0 = it has none. */
-static void limits_of_node(const struct larder_node *n, uint64_t for_others, uint64_t connections,
+static void limits_of_node(const struct larder_node *n, uint64_t connections,
 			   uint64_t bound[LARDER_LIMITS])
 {
 	const struct larder_node_config *c = &n->config;
@@ -81,9 +71,8 @@ static void limits_of_node(const struct larder_node *n, uint64_t for_others, uin
 	memset(bound, 0, LARDER_LIMITS * sizeof(*bound));
 	bound[LARDER_LIMIT_resident_bytes] = info.arena_bytes;
 	bound[LARDER_LIMIT_objects] = info.records;
-	/* held fast: not out of what the others are guaranteed */
-	bound[LARDER_LIMIT_pinned_bytes] = info.arena_bytes - MIN(for_others, info.arena_bytes);
-	bound[LARDER_LIMIT_leased_bytes] = bound[LARDER_LIMIT_pinned_bytes];
+	bound[LARDER_LIMIT_pinned_bytes] = info.arena_bytes;
+	bound[LARDER_LIMIT_leased_bytes] = info.arena_bytes;
 	bound[LARDER_LIMIT_connections] = c->max_connections;
 	bound[LARDER_LIMIT_regions] = limits_times(connections, c->max_regions);
 	bound[LARDER_LIMIT_region_bytes] = limits_times(connections, c->max_region_bytes);
@@ -105,34 +94,60 @@ static void limits_publish(struct larder_node *n, const struct quota *q, uint32_
 	}
 }
 
-static void limits_work_out(struct larder_node *n, struct quota *q, uint32_t slot)
+/* @in: what is set, or what the engine makes of it. */
+static void limits_work_out(struct larder_node *n, struct quota *q, const struct larder_limits *in,
+			    uint32_t slot)
 {
-	uint64_t guarantees = limits_guarantees(n);
-	uint64_t own = limits_set_value(q, LARDER_LIMIT_guarantee_bytes);
-	uint64_t connections = limits_least(limits_set_value(q, LARDER_LIMIT_connections),
-					    n->config.max_connections);
 	uint64_t bound[LARDER_LIMITS];
 
-	limits_of_node(n, guarantees - own, connections, bound);
-	for (unsigned i = 0; i < LARDER_LIMITS; i++) {
-		uint64_t set = limits_set_value(q, i);
-
-		__atomic_store_n(&q->effective[i], limits_least(set, bound[i]), __ATOMIC_RELAXED);
-	}
-	if (limits_set_value(q, LARDER_LIMIT_weight) == 0)
+	limits_of_node(n, limits_least(in->value[LARDER_LIMIT_connections],
+				       n->config.max_connections), bound);
+	for (unsigned i = 0; i < LARDER_LIMITS; i++)
+		__atomic_store_n(&q->effective[i], limits_least(in->value[i], bound[i]),
+				 __ATOMIC_RELAXED);
+	if (in->value[LARDER_LIMIT_weight] == 0)
 		__atomic_store_n(&q->effective[LARDER_LIMIT_weight], LARDER_WEIGHT_DEFAULT,
 				 __ATOMIC_RELAXED);
-	bucket_set(&q->ops, quota_limit(q, LARDER_LIMIT_ops_per_s));
-	bucket_set(&q->in_bytes, quota_limit(q, LARDER_LIMIT_in_bytes_per_s));
-	bucket_set(&q->out_bytes, quota_limit(q, LARDER_LIMIT_out_bytes_per_s));
+	bucket_set(&q->ops, in->value[LARDER_LIMIT_ops_per_s]);
+	bucket_set(&q->in_bytes, in->value[LARDER_LIMIT_in_bytes_per_s]);
+	bucket_set(&q->out_bytes, in->value[LARDER_LIMIT_out_bytes_per_s]);
 	limits_publish(n, q, slot);
 }
 
-static void limits_work_out_all(struct larder_node *n)
+static void limits_of_tenant(struct larder_node *n, struct tenant *t)
+{
+	struct larder_limits effective;
+
+	engine_tenant_effective(n->engine, t->id, &effective);
+	limits_work_out(n, &t->quota, &effective, t->slot);
+}
+
+static void limits_tell_engine(struct larder_node *n, const struct tenant *t)
+{
+	struct larder_limits set;
+
+	for (unsigned i = 0; i < LARDER_LIMITS_MAX; i++)
+		set.value[i] = limits_set_value(&t->quota, i);
+	engine_tenant_set_limits(n->engine, t->id, &set);
+}
+
+static void limits_of_viewers(struct larder_node *n)
+{
+	struct larder_limits set;
+
+	for (unsigned i = 0; i < LARDER_LIMITS_MAX; i++)
+		set.value[i] = limits_set_value(&n->viewers, i);
+	limits_work_out(n, &n->viewers, &set, LARDER_LEDGER_VIEW_TENANT);
+}
+
+/* The engine is told of every tenant first: the guarantees of all count for each. */
+static void limits_all(struct larder_node *n)
 {
 	for (uint32_t i = 0; i < n->tenants.n; i++)
-		limits_work_out(n, &n->tenants.at[i]->quota, n->tenants.at[i]->slot);
-	limits_work_out(n, &n->viewers, LARDER_LEDGER_VIEW_TENANT);
+		limits_tell_engine(n, n->tenants.at[i]);
+	for (uint32_t i = 0; i < n->tenants.n; i++)
+		limits_of_tenant(n, n->tenants.at[i]);
+	limits_of_viewers(n);
 }
 
 static void limits_keep(struct quota *q, const struct larder_limits *l)
@@ -144,19 +159,19 @@ static void limits_keep(struct quota *q, const struct larder_limits *l)
 void node_limits_init(struct larder_node *n)
 {
 	node_quota_init(&n->viewers);
-	limits_keep(&n->viewers, &limits_of_viewers);
-	limits_work_out_all(n);
+	limits_keep(&n->viewers, &limits_viewers_default);
+	limits_of_viewers(n);
 }
 
 void node_limits_added(struct larder_node *n, struct tenant *tenant)
 {
-	limits_work_out(n, &tenant->quota, tenant->slot);
+	limits_of_tenant(n, tenant);
 }
 
 void node_limits_removed(struct larder_node *n, struct tenant *tenant)
 {
 	__atomic_store_n(&tenant->quota.set[LARDER_LIMIT_guarantee_bytes], 0, __ATOMIC_RELAXED);
-	limits_work_out_all(n);
+	limits_all(n);
 }
 
 /* --- what may be set ------------------------------------------------------------------------- */
@@ -224,6 +239,28 @@ static int limits_check_entry(struct larder_node *n, const struct larder_tenant_
 	return limits_check_values(n, l);
 }
 
+/* What a guarantee takes of the node: whole pages. */
+static uint64_t limits_whole_pages(const struct larder_node *n, uint64_t bytes)
+{
+	return bytes > UINT64_MAX - n->page_size ? UINT64_MAX :
+						   ALIGN_UP(bytes, (uint64_t)n->page_size);
+}
+
+static uint64_t limits_guarantee(const struct larder_node *n, const struct quota *q)
+{
+	return limits_whole_pages(n, limits_set_value(q, LARDER_LIMIT_guarantee_bytes));
+}
+
+/* All of them: they were checked to fit the node, so the sum does not wrap. */
+static uint64_t limits_guarantees(const struct larder_node *n)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n->tenants.n; i++)
+		sum += limits_guarantee(n, &n->tenants.at[i]->quota);
+	return sum;
+}
+
 /* Guarantees of the tenants that @limits does not name stay; those of the others are added up. */
 static int limits_check_sum(struct larder_node *n, const struct larder_tenant_limits *limits,
 			    size_t n_limits, size_t *ret_bad)
@@ -233,10 +270,10 @@ static int limits_check_sum(struct larder_node *n, const struct larder_tenant_li
 
 	larder_memory_get_info(n->config.memory, &info);
 	for (size_t i = 0; i < n_limits; i++)
-		sum -= limits_set_value(limits_find(n, limits[i].tenant),
-					LARDER_LIMIT_guarantee_bytes);
+		sum -= limits_guarantee(n, limits_find(n, limits[i].tenant));
 	for (size_t i = 0; i < n_limits; i++) {
-		uint64_t add = limits[i].limits.value[LARDER_LIMIT_guarantee_bytes];
+		uint64_t add = limits_whole_pages(
+			n, limits[i].limits.value[LARDER_LIMIT_guarantee_bytes]);
 
 		if (add > info.arena_bytes - sum) {
 			*ret_bad = i;
@@ -272,7 +309,7 @@ LARDER_PUBLIC int larder_node_set_limits(struct larder_node *n,
 		return r;
 	for (size_t i = 0; i < n_limits; i++)
 		limits_keep(limits_find(n, limits[i].tenant), &limits[i].limits);
-	limits_work_out_all(n);
+	limits_all(n);
 	return 0;
 }
 

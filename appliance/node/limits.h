@@ -33,6 +33,10 @@ static inline uint64_t quota_limit(const struct quota *q, enum larder_limit limi
 	return __atomic_load_n(&q->effective[limit], __ATOMIC_RELAXED);
 }
 
+/* admit.c: atomically all of @n or nothing; what is claimed is given back. */
+bool node_quota_claim(struct quota *q, enum larder_limit limit, uint64_t n);
+void node_quota_give(struct quota *q, enum larder_limit limit, uint64_t n);
+
 /* limits.c */
 void node_quota_init(struct quota *q);
 /* Viewers get bounds of their own from the start. */

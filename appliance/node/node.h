@@ -71,6 +71,8 @@ struct drr_tenant {
 	struct list sessions;
 	uint32_t n_sessions;
 	int64_t deficit;
+	const struct quota *quota;
+	uint64_t weight;		/* as it was when this turn began */
 };
 
 struct drr {

@@ -220,6 +220,7 @@ static void get_move(struct request *r)
 		node_request_release(r);
 		return;
 	}
+	node_admit_read(r, length);
 	if (r->wire.n_segs > 0) {
 		if (node_transfer_hold_segs(r) != LARDER_OK) {
 			node_request_release(r);

@@ -73,6 +73,7 @@ static void begin_answered(struct request *r)
 	if (p->op.status != LARDER_OK) {
 		const struct larder_op refused = p->op;
 
+		r->op.limit = p->op.limit;
 		put_give(r->session, p);
 		node_put_refuse(r, &refused);
 		return;

@@ -19,6 +19,32 @@ struct session_region *node_region_find(struct session *s, uint32_t number)
 	return NULL;
 }
 
+static void region_give(struct session *s, uint64_t bytes)
+{
+	node_quota_give(s->quota, LARDER_LIMIT_regions, 1);
+	node_quota_give(s->quota, LARDER_LIMIT_region_bytes, bytes);
+}
+
+/* One more region of the tenant. False: it was refused. */
+static bool region_claim(struct request *r, uint64_t bytes)
+{
+	struct session *s = r->session;
+	enum larder_limit over = LARDER_LIMIT_regions;
+
+	if (node_quota_claim(s->quota, LARDER_LIMIT_regions, 1)) {
+		if (node_quota_claim(s->quota, LARDER_LIMIT_region_bytes, bytes))
+			return true;
+		node_quota_give(s->quota, LARDER_LIMIT_regions, 1);
+		over = LARDER_LIMIT_region_bytes;
+	}
+	node_admit_refused(s, over);
+	node_reply_error(r, LARDER_QUOTA, 0,
+			 "over the limit %s of the tenant, which is %llu, all its connections "
+			 "together: delete one", larder_limit_name(over),
+			 (unsigned long long)quota_limit(s->quota, over));
+	return false;
+}
+
 static void region_forget(struct session *s, struct session_region *g)
 {
 	struct reactor *r = s->reactor;
@@ -33,6 +59,7 @@ static void region_forget(struct session *s, struct session_region *g)
 	node_uncount(&r->region_bytes, g->bytes);
 	ledger_gauge_sub(&gauges->regions, 1);
 	ledger_gauge_sub(&gauges->region_bytes, g->bytes);
+	region_give(s, g->bytes);
 	*g = s->regions[--s->n_regions];	/* the last takes its place; order means nothing */
 }
 
@@ -101,15 +128,20 @@ static int region_try(struct request *r)
 	const struct wire_region_add *w = &r->wire.u.region_add;
 	struct transport_conn *c = r->session->conn;
 	struct transport_region *region = NULL;
-	int e = c->transport->ops->region_import(c, r->wire.tail, r->wire.tail_len, w->size_bytes,
-						 &region);
+	int e;
 
+	if (!region_claim(r, w->size_bytes))
+		return 0;
+	e = c->transport->ops->region_import(c, r->wire.tail, r->wire.tail_len, w->size_bytes,
+					     &region);
+	if (e == 0) {
+		region_keep(r, region);
+		return 0;
+	}
+	region_give(r->session, w->size_bytes);
 	if (e == -EAGAIN)
 		return e;
-	if (e < 0)
-		region_refuse(r, e);
-	else
-		region_keep(r, region);
+	region_refuse(r, e);
 	return 0;
 }
 

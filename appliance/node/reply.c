@@ -107,6 +107,13 @@ static const char *reply_sentence(int status)
 
 void node_reply_status(struct request *r, int status)
 {
+	if (status == LARDER_QUOTA && r->op.limit < LARDER_LIMITS) {
+		node_reply_error(r, status, 0, "over the limit %s of the tenant, which is %llu: "
+				 "delete something, or ask for more",
+				 larder_limit_name(r->op.limit),
+				 (unsigned long long)quota_limit(r->session->quota, r->op.limit));
+		return;
+	}
 	node_reply_error(r, status, 0, "%s", reply_sentence(status));
 }
 

@@ -69,6 +69,7 @@ void node_request_begin(struct request *r, const struct wire_header *h)
 	r->payload = 0;
 	r->put = NULL;
 	r->gauge = NULL;
+	r->claimed = LARDER_LIMIT_NONE;
 	r->submitted = NULL;
 	r->next = NULL;
 	r->start_ns = clock_now(&session_node(s)->clock);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <larder/limits.h>
 #include <larder/op.h>
 
 #include "base/check.h"
@@ -103,6 +104,7 @@ struct request {
 	struct engine_object *verify_object;
 	bool verify_bad;
 	uint64_t *gauge;		/* in-flight gauge of the ledger that it counts in */
+	uint8_t claimed;		/* enum larder_limit: counts as in flight there */
 };
 
 /* request.c */
@@ -159,6 +161,14 @@ void node_reply_error(struct request *r, int status, uint64_t detail, const char
 void node_reply_status(struct request *r, int status);
 /* Its bytes did not all arrive: says which way it ended. */
 void node_reply_transfer(struct request *r);
+
+/* admit.c */
+/* Within the limits of its tenant? False: THROTTLED was sent. */
+bool node_admit(struct request *r);
+/* @bytes of payload will go out for it. */
+void node_admit_read(struct request *r, uint64_t bytes);
+void node_admit_over(struct request *r);
+enum larder_limit node_admit_class(uint8_t opcode);
 
 /* account.c */
 void node_account_start(struct request *r);

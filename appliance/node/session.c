@@ -315,6 +315,7 @@ bool node_session_reap(struct session *s)
 		return false;
 	if (s->block) {
 		node_regions_free(s);
+		node_quota_give(s->quota, LARDER_LIMIT_connections, 1);
 		ledger_gauge_sub(&n->ledger->gauges[s->slot].connections, 1);
 		(void)munmap(s->block, s->block_bytes);	/* a mapping of our own: can't fail */
 	} else {

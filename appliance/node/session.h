@@ -91,6 +91,7 @@ struct session {
 	struct transport_conn *conn;
 	const struct transport_limits *limits;
 	struct tenant *tenant;		/* NULL for a viewer */
+	struct quota *quota;		/* of the tenant, or of all viewers */
 	uint32_t tenant_removals;	/* when its secret was checked: see tenants.c */
 	uint32_t slot;			/* of the ledger */
 	uint32_t drr_index;
@@ -180,6 +181,10 @@ uint32_t node_receive_pump(struct session *s, uint32_t budget);
 void node_send_queue(struct request *r);
 void node_send_event(struct session *s, const struct transport_event *ev);
 uint32_t node_send_pump(struct session *s, uint32_t budget);
+
+/* admit.c */
+/* Counts a refusal for a limit. */
+void node_admit_refused(struct session *s, enum larder_limit limit);
 
 /* ops_region.c */
 struct session_region *node_region_find(struct session *s, uint32_t number);

@@ -3,17 +3,9 @@
  * Limits as the control thread sets and reads them: what may be set, all or nothing, what is in
  * force, and that the ledger tells both. What reactors do with them: test_rates.c.
  */
-#include "speak.h"
+#include "limit_speak.h"
 
 #define ARENA (4096ull * RIG_PAGE)
-
-static int set_one(struct rig *r, const char *tenant, enum larder_limit limit, uint64_t value)
-{
-	struct larder_tenant_limits l = { .tenant = tenant };
-
-	l.limits.value[limit] = value;
-	return larder_node_set_limits(r->node, &l, 1, NULL);
-}
 
 static uint64_t in_force(struct rig *r, const char *tenant, enum larder_limit limit)
 {
@@ -109,7 +101,7 @@ static void guarantees__fit_the_node_together(void **state)
 	assert_int_equal(set_one(r, "demo", LARDER_LIMIT_guarantee_bytes, ARENA / 2 + 1), -ENOSPC);
 	assert_int_equal(set_one(r, "demo", LARDER_LIMIT_guarantee_bytes, UINT64_MAX), -ENOSPC);
 	assert_int_equal(set_one(r, "demo", LARDER_LIMIT_guarantee_bytes, 1), 0);
-	assert_int_equal(in_force(r, "other", LARDER_LIMIT_leased_bytes), ARENA - 1);
+	assert_int_equal(in_force(r, "other", LARDER_LIMIT_leased_bytes), ARENA - RIG_PAGE);
 	/* who is removed guarantees nothing any more */
 	assert_int_equal(larder_node_tenant_remove(r->node, "other"), 0);
 	assert_int_equal(set_one(r, "demo", LARDER_LIMIT_guarantee_bytes, ARENA), 0);
