@@ -149,6 +149,28 @@ static uint64_t bounce_next_size(const struct conn *conn, uint64_t len)
 	return ALIGN_DOWN(MIN(MAX(size, len), max - used), (uint64_t)BOUNCE_CHUNK);
 }
 
+/*
+ * The transport (-errno) or the node (a status) does not take it. This call ends, and the next one
+ * tries with another: what was short may not be any more, and a refusal for good is said again.
+ */
+static int bounce_refused(struct conn *conn, struct call *call, struct arena *a, int r)
+{
+	int status = r > 0 ? r : LARDER_INTERNAL;
+
+	job_text(call->job, status, "bounce memory of %zu bytes is refused: %s", a->region.size,
+		 r > 0 ? larder_status_text(r) : strerror(-r));
+	if (a->n_used == 0)
+		arena_free(conn, a);
+	return status;
+}
+
+static int bounce_know(struct conn *conn, struct call *call, struct arena *a)
+{
+	int r = a ? region_know(conn, &a->region) : -ENOMEM;
+
+	return !a || !r || r == -EAGAIN ? r : bounce_refused(conn, call, a, r);
+}
+
 static int bounce_grow(struct conn *conn, struct call *call, uint64_t len)
 {
 	uint64_t size = bounce_next_size(conn, len);
@@ -156,10 +178,7 @@ static int bounce_grow(struct conn *conn, struct call *call, uint64_t len)
 	bool fits = false;
 
 	if (size >= len) {
-		a = arena_new(conn, size);
-		if (!a)
-			return -ENOMEM;
-		return region_know(conn, &a->region);
+		return bounce_know(conn, call, arena_new(conn, size));
 	}
 	list_for_each(it, &conn->arenas) {
 		a = list_entry(it, struct arena, link);
@@ -173,8 +192,7 @@ static int bounce_grow(struct conn *conn, struct call *call, uint64_t len)
 	size = bounce_next_size(conn, len);
 	if (size < len)
 		return -EAGAIN;
-	a = arena_new(conn, size);
-	return a ? region_know(conn, &a->region) : -ENOMEM;
+	return bounce_know(conn, call, arena_new(conn, size));
 }
 
 int bounce_get(struct conn *conn, struct call *call, uint64_t len)
@@ -186,18 +204,15 @@ int bounce_get(struct conn *conn, struct call *call, uint64_t len)
 		return -EAGAIN;
 	list_for_each(it, &conn->arenas) {
 		struct arena *a = list_entry(it, struct arena, link);
-		int r = a->leaving ? -EAGAIN : region_know(conn, &a->region);
+		int r = a->leaving ? -EAGAIN : bounce_know(conn, call, a);
 		int64_t at;
 
 		if (r == -EAGAIN) {
 			waits |= !a->leaving && a->n_chunks >= n;
 			continue;
 		}
-		if (r) {
-			job_text(call->job, LARDER_QUOTA,
-				 "the node refused bounce memory of %zu bytes", a->region.size);
-			return LARDER_QUOTA;
-		}
+		if (r)
+			return r;
 		at = arena_take(a, n);
 		if (at < 0)
 			continue;

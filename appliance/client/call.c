@@ -119,10 +119,12 @@ static void call_refuse(struct call *call, int status)
 
 static int call_encode_status(struct call *call, int r)
 {
+	int status = r == -ENOMEM ? LARDER_INTERNAL : LARDER_BAD_REQUEST;
+
 	if (r >= 0)
 		return r;
-	job_text(call->job, LARDER_BAD_REQUEST, "the request could not be made: %s", strerror(-r));
-	return r == -ENOMEM ? LARDER_INTERNAL : LARDER_BAD_REQUEST;
+	job_text(call->job, status, "the request could not be made: %s", strerror(-r));
+	return status;
 }
 
 int call_encode(struct call *call)
