@@ -185,8 +185,10 @@ int engine_open(const struct engine_config *config, struct engine **ret)
 	if (rc < 0)
 		return rc;
 	e = calloc(1, sizeof(*e));
-	if (!e)
+	if (!e) {
+		log_err(config->log, "engine: no memory for its own description");
 		return -ENOMEM;
+	}
 	rc = engine_mutex_init(&e->control);
 	if (rc < 0) {
 		free(e);

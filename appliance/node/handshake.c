@@ -127,10 +127,10 @@ static void handshake_hello(struct session *s, const struct wire_header *h,
 }
 
 /*
- * True when @mac proves knowledge of one of two secrets; that one's answer goes to @answer. Both
- * are always tried, so the time tells nothing.
+ * 1 when @mac proves knowledge of one of two secrets; that one's answer goes to @answer. Both are
+ * always tried, so the time tells nothing. 0 when it does not, -errno when there is no telling.
  */
-static bool handshake_prove(struct session *s, const struct node_secret secret[2],
+static int handshake_prove(struct session *s, const struct node_secret secret[2],
 			    const uint8_t mac[WIRE_MAC_SIZE], uint32_t auth_len,
 			    uint8_t answer[WIRE_MAC_SIZE])
 {
@@ -148,10 +148,12 @@ static bool handshake_prove(struct session *s, const struct node_secret secret[2
 		size_t len = real ? secret[i].len : sizeof(n->dummy_secret);
 		uint8_t expected[WIRE_MAC_SIZE], ours[WIRE_MAC_SIZE];
 		bool good;
+		int r = mac_compute(bytes, len, MAC_LABEL_CLIENT, transcript, 2, expected);
 
-		if (mac_compute(bytes, len, MAC_LABEL_CLIENT, transcript, 2, expected) < 0 ||
-		    mac_compute(bytes, len, MAC_LABEL_NODE, transcript, 3, ours) < 0)
-			return false;
+		if (r == 0)
+			r = mac_compute(bytes, len, MAC_LABEL_NODE, transcript, 3, ours);
+		if (r < 0)
+			return r;
 		good = mac_equal(expected, mac) == 1 && real;
 		if (good && !proven)
 			memcpy(answer, ours, sizeof(ours));
@@ -160,15 +162,16 @@ static bool handshake_prove(struct session *s, const struct node_secret secret[2
 	return proven;
 }
 
-static bool handshake_check(struct session *s, const struct wire_auth *auth, uint32_t auth_len,
-			    uint8_t answer[WIRE_MAC_SIZE])
+/* As handshake_prove. */
+static int handshake_check(struct session *s, const struct wire_auth *auth, uint32_t auth_len,
+			   uint8_t answer[WIRE_MAC_SIZE])
 {
 	struct node_secret secret[2] = { { .len = 0 }, { .len = 0 } };
-	bool proven;
+	int proven;
 
 	memset(answer, 0, WIRE_MAC_SIZE);
 	if (s->hs.viewer)
-		return true;	/* by peer credentials, at HELLO */
+		return 1;	/* by peer credentials, at HELLO */
 	if (s->hs.claimed)
 		s->tenant_removals = node_tenants_secrets(&session_node(s)->tenants, s->hs.claimed,
 							  secret);
@@ -230,9 +233,15 @@ static void handshake_auth(struct session *s, const struct wire_header *h,
 {
 	struct larder_node *n = session_node(s);
 	struct wire_welcome welcome = { .boot_nonce = n->boot_nonce };
-	int length;
+	int length = handshake_check(s, auth, message_len, welcome.mac);
 
-	if (!handshake_check(s, auth, message_len, welcome.mac)) {
+	if (length < 0) {
+		node_reactor_complain(s->reactor, "a peer is turned away: its secret can not be "
+				      "checked: %s", strerror(-length));
+		handshake_refuse(s, h, LARDER_INTERNAL, "the node can not check a secret now");
+		return;
+	}
+	if (length == 0) {
 		node_count(&n->ledger->node->auth_failures, 1);
 		handshake_complain(s);
 		handshake_refuse(s, h, LARDER_DENIED,

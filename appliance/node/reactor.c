@@ -300,9 +300,10 @@ static int reactor_answer_wake(struct reactor *r)
 		return 0;
 	if (read(r->wake_fd, &n, sizeof(n)) >= 0)
 		return 0;
-	if (errno != EAGAIN)
+	if (errno != EAGAIN && errno != EINTR)
 		return -errno;
-	__atomic_store_n(&r->woken, true, __ATOMIC_RELEASE);	/* its write is still to come */
+	/* its write is still to come, or a signal came first */
+	__atomic_store_n(&r->woken, true, __ATOMIC_RELEASE);
 	return 0;
 }
 

@@ -68,7 +68,8 @@ void larder_node_close(struct larder_node *node);
 
 /*
  * Adds a tenant, or replaces its secrets (up to two valid at once; the second may be NULL).
- * Secrets are copied, 1 to 1024 bytes. 0, -EINVAL (name, length), -ENOSPC (too many tenants).
+ * Secrets are copied, 1 to 1024 bytes. 0, -EINVAL (name, length), -ENOSPC (too many tenants),
+ * -ENOMEM; what it did not add is not there, and no line is logged.
  */
 int larder_node_tenant_add(struct larder_node *node, const char *name, const void *secret,
 			   size_t secret_len, const void *second, size_t second_len);
