@@ -326,7 +326,8 @@ void shm_pending_drop_all(struct shm_conn *c);
 void shm_region_fault_some(struct shm_conn *c);
 void shm_region_orphan_all(struct shm_conn *c);
 /* NULL: @fd is a memfd that can not shrink, with @bytes of it there and all of it allocated. Else
- * what is wrong. @huge_page: its page size when it is made of hugepages, else 0. */
+ * what is wrong, and errno: EINVAL, or what the system said that could not examine it. @huge_page:
+ * its page size when it is made of hugepages, else 0. */
 const char *shm_memfd_check(int fd, uint64_t bytes, uint64_t *huge_page);
 /* A sealable, close-on-exec, never executable memfd. -errno. */
 int shm_memfd_create(const char *name, unsigned flags);

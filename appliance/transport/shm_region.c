@@ -67,12 +67,13 @@ const char *shm_memfd_check(int fd, uint64_t bytes, uint64_t *huge_page)
 
 	/* First: it asks no foreign file system, which could keep us waiting. */
 	seals = fcntl(fd, F_GET_SEALS);
+	errno = EINVAL;
 	if (seals < 0)
 		return "is not a memfd";
 	if (!(seals & F_SEAL_SHRINK))
 		return "is not sealed against shrinking";
 	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
-		return "can't be examined";
+		return "can't be examined";	/* errno is the system's */
 	if (st.st_size < 0 || (uint64_t)st.st_size < bytes)
 		return "is too small";
 	if ((uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size)
@@ -103,9 +104,10 @@ int shm_region_add(struct transport_conn *base, void *addr, size_t len, int fd, 
 		return -EOPNOTSUPP;
 	if (c->phase > SHM_OPEN)
 		return -ENOTCONN;
-	if (!addr || !len || __builtin_add_overflow(fd_offset, (uint64_t)len, &end) ||
-	    shm_memfd_check(fd, end, &huge_page))
+	if (!addr || !len || __builtin_add_overflow(fd_offset, (uint64_t)len, &end))
 		return -EINVAL;
+	if (shm_memfd_check(fd, end, &huge_page))
+		return -errno;
 	region = calloc(1, sizeof(*region));
 	if (!region)
 		return -ENOMEM;
