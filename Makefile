@@ -50,7 +50,7 @@ ALL_LIBS := -lisal -lxxhash -lcrypto
 
 include mk/rules.mk
 include mk/programs.mk
-include mk/ctl.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk
+include mk/ctl.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk mk/fault.mk
 include mk/tests.mk
 
 # --- what people type ---
@@ -67,6 +67,7 @@ help:
 ## make eviction      hit rates of the default policy on the public traces: docs/eviction.md
 ## make sim           the simulator on fresh seeds: SIM_SEEDS=2000 SIM_BASE=1
 ## make sim-planted   each planted bug must fall to it
+## make fault         the Nth call into the system fails, for every N
 ## make lint          layers and limits
 ## make install       DESTDIR= PREFIX=
 

@@ -2,7 +2,7 @@
 
 # Each tier is a target of its own that prints its sum; tests/tiers adds the sums up.
 QUICK_TIERS := unit contract fuzz-replay lint
-FULL_TIERS := $(QUICK_TIERS) sim-check e2e
+FULL_TIERS := $(QUICK_TIERS) sim-check fault-check e2e
 
 .PHONY: unit e2e e2e-threads
 unit: $(UNIT_TESTS) $(CTL_TESTS)
@@ -37,7 +37,7 @@ promises: $(PROGRAMS) $(PROMISE_TESTS)
 	$(Q)BIN=$(abspath $(BIN)) tests/promises/run $(PROMISE_TESTS)
 
 # What a sanitizer can say something about: everything native, and threads where they meet.
-ASAN_TIERS := asan:unit asan:contract asan:fuzz-replay asan:sim-check asan:e2e
+ASAN_TIERS := asan:unit asan:contract asan:fuzz-replay asan:sim-check asan:fault-check asan:e2e
 TSAN_TIERS := tsan:unit-transport tsan:unit-engine tsan:unit-client tsan:unit-node tsan:contract \
 	tsan:e2e-threads
 
