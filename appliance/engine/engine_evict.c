@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making room. Three choices, one after another: whose objects (the tenant that holds most), which
- * shard (the oldest of four sampled tails), which object (the policy's). What is leased, pinned
- * hard or being read stays and goes to the young end of its list, so that nobody meets it again
- * soon.
+ * Making room. Three choices, one after another: whose objects (of the tenant that is furthest
+ * above its guarantee; where a tenant's own cap is what is short, its own), which shard (the oldest
+ * of four sampled tails), which object (the policy's). What is leased, pinned hard or being read
+ * stays and goes to the young end of its list, so that nobody meets it again soon.
  *
  * The choices read many shards, each lock for itself; by the time one is acted on another reactor
  * may have changed it. That costs an order of eviction that is slightly off, never a wrong one: the
@@ -11,7 +11,8 @@
  *
  * Saying NO_SPACE is dearer than finding room: only a walk over every list (struct engine_scan)
  * that met nothing evictable may say it. It walks a bounded piece per turn, and twice where others
- * may have been at work in between, since a list may move under it.
+ * may have been at work in between, since a list may move under it. For a tenant within its own
+ * guarantee the first pass leaves out its own objects: what others have too much goes first.
  */
 #include "engine/engine_internal.h"
 
@@ -25,7 +26,7 @@
 #define EXPIRE_CYCLE_NS (60 * NSEC_PER_SEC)	/* one walk over all slots */
 #define EXPIRE_MAX 1024u
 
-enum evict_tail { TAIL_NONE, TAIL_KEPT, TAIL_GONE };
+enum evict_tail { TAIL_NONE, TAIL_KEPT, TAIL_SPARED, TAIL_GONE };
 
 static bool evict_allowed(struct engine *e, uint32_t slot, uint64_t now)
 {
@@ -34,14 +35,15 @@ static bool evict_allowed(struct engine *e, uint32_t slot, uint64_t now)
 	       __atomic_load_n(&engine_record(e, slot)->pins, __ATOMIC_RELAXED) >> 16 == 0;
 }
 
-/* Takes out the policy's victim in that segment, or moves it out of the way. */
+/* Takes out the policy's victim in that segment, or moves it out of the way. SPARED: it would, but
+ * the tenant's guarantee says no. */
 static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uint32_t shard,
 				  uint32_t segment, uint64_t now)
 {
 	struct engine *e = r->engine;
 	struct policy_place place;
 	enum engine_end why;
-	uint64_t at;
+	uint64_t at, claim;
 	uint32_t slot;
 	bool free;
 
@@ -58,6 +60,10 @@ static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uin
 		engine_unlock(e, shard);
 		return TAIL_KEPT;
 	}
+	if (!engine_spare(r, tenant, e->objects[slot].size_pages, &claim)) {
+		engine_unlock(e, shard);
+		return TAIL_SPARED;
+	}
 	why = engine_is_expired(e, slot, now) ? END_EXPIRED : END_EVICTED;
 	free = engine_doom(r, slot, why);
 	if (why == END_EVICTED) {
@@ -68,19 +74,24 @@ static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uin
 	engine_unlock(e, shard);
 	if (free)
 		engine_object_free(r, slot);
+	engine_spare_done(r, tenant, claim);
 	return TAIL_GONE;
 }
 
-/* The tenant that holds most, of those with something in a list; RECORD_NONE. */
-static uint32_t evict_tenant(struct engine *e, const uint32_t *skip, uint32_t n_skip)
+/* The tenant furthest above its guarantee, of those with something in a list; RECORD_NONE. Who
+ * makes room for itself may always give its own, but others that have too much go first. */
+static uint32_t evict_tenant(struct engine_reactor *r, const uint32_t *skip, uint32_t n_skip)
 {
+	struct engine *e = r->engine;
 	uint32_t n = __atomic_load_n(&e->n_tenants, __ATOMIC_ACQUIRE), best = RECORD_NONE;
 	uint64_t most = 0;
 
 	for (uint32_t t = 0; t < n; t++) {
-		uint64_t pages = __atomic_load_n(&e->tenants[t].resident_pages, __ATOMIC_RELAXED);
+		uint64_t pages = engine_above(&e->tenants[t]);
 		bool skipped = false;
 
+		if (t == r->room_for && !engine_entitled(r))
+			pages = MAX(pages, 1u);
 		if (pages <= most || !__atomic_load_n(&e->tenants[t].listed, __ATOMIC_RELAXED))
 			continue;
 		for (uint32_t i = 0; i < n_skip; i++)
@@ -148,22 +159,26 @@ static bool evict_from(struct engine_reactor *r, uint32_t tenant, uint64_t now)
 
 	for (uint32_t segment = 0; segment < e->policy->segments; segment++) {
 		uint64_t tails = MIN(evict_count(e, tenant, segment), most);
+		enum evict_tail tail = TAIL_NONE;
 		uint32_t shard;
 
-		for (; tails > 0 && evict_shard(r, tenant, segment, &shard); tails--)
-			if (evict_tail(r, tenant, shard, segment, now) == TAIL_GONE)
+		for (; tails > 0 && evict_shard(r, tenant, segment, &shard); tails--) {
+			tail = evict_tail(r, tenant, shard, segment, now);
+			if (tail == TAIL_GONE)
 				return true;
+			if (tail == TAIL_SPARED)
+				break;
+		}
 	}
 	return false;
 }
 
 bool engine_evict_one(struct engine_reactor *r, uint64_t now)
 {
-	struct engine *e = r->engine;
 	uint32_t tried[EVICT_TENANTS_MAX];
 
 	for (uint32_t n = 0; n < EVICT_TENANTS_MAX; n++) {
-		uint32_t tenant = evict_tenant(e, tried, n);
+		uint32_t tenant = evict_tenant(r, tried, n);
 
 		if (tenant == RECORD_NONE)
 			return false;
@@ -210,17 +225,30 @@ static bool evict_scan_next(struct engine *e, struct engine_scan *s)
 	if (++s->shard < e->shards)
 		return true;
 	s->shard = 0;
+	if (s->own)
+		return false;
 	return ++s->tenant < __atomic_load_n(&e->n_tenants, __ATOMIC_ACQUIRE);
 }
 
-/* Objects in the list that the walk has come to. A tenant without any is passed as a whole. */
-static uint64_t evict_scan_enter(struct engine *e, struct engine_scan *s)
+/* May the walk that has come to a tenant take from it? */
+static bool evict_scan_may(const struct engine_reactor *r, const struct engine_scan *s)
 {
+	if (s->tenant == r->room_for)
+		return s->own || s->passes > 0 || !engine_entitled(r);
+	return engine_above(&r->engine->tenants[s->tenant]) > 0;
+}
+
+/* Objects in the list that the walk has come to. A tenant without any, or none for others, is
+ * passed as a whole. */
+static uint64_t evict_scan_enter(struct engine_reactor *r, struct engine_scan *s)
+{
+	struct engine *e = r->engine;
 	const struct engine_tenant *t = &e->tenants[s->tenant];
 	uint64_t count;
 
 	if (!__atomic_load_n(&t->sets, __ATOMIC_ACQUIRE) ||
-	    !__atomic_load_n(&t->listed, __ATOMIC_RELAXED)) {
+	    !__atomic_load_n(&t->listed, __ATOMIC_RELAXED) ||
+	    !evict_scan_may(r, s)) {
 		s->shard = e->shards - 1;
 		s->segment = POLICY_SEGMENTS - 1;
 		return 0;
@@ -231,26 +259,27 @@ static uint64_t evict_scan_enter(struct engine *e, struct engine_scan *s)
 	return count;
 }
 
-/* A piece of the walk: GONE = one was evicted, KEPT = go on next turn, NONE = nothing anywhere. */
-static enum evict_tail evict_scan(struct engine_reactor *r, struct engine_scan *s, uint64_t now)
+/* A piece of the walk. READY: one was evicted; LATER: go on next turn; NONE: nothing anywhere. */
+static enum engine_room evict_scan(struct engine_reactor *r, struct engine_scan *s, uint64_t now)
 {
 	struct engine *e = r->engine;
-	uint32_t passes = s->active || e->reactors > 1 ? 2 : 1;
+	uint32_t passes = s->active || e->reactors > 1 || engine_entitled(r) ? 2 : 1;
+	uint32_t first = s->own ? r->room_for : 0;
 
 	if (!s->active)
-		*s = (struct engine_scan){ .active = true };
+		*s = (struct engine_scan){ .active = true, .own = s->own, .tenant = first };
 	for (uint32_t tails = 0, lists = 0; tails < EVICT_TAILS_MAX && lists < EVICT_LISTS_MAX;) {
 		enum evict_tail tail;
 
 		if (!s->inside) {
-			s->left = evict_scan_enter(e, s);
+			s->left = evict_scan_enter(r, s);
 			s->inside = true;
 			lists++;
 		}
 		tail = s->left ? evict_tail(r, s->tenant, s->shard, s->segment, now) : TAIL_NONE;
 		if (tail == TAIL_GONE) {
 			s->passes = 0;
-			return TAIL_GONE;
+			return ROOM_READY;
 		}
 		if (tail == TAIL_KEPT) {
 			s->left--;
@@ -259,11 +288,11 @@ static enum evict_tail evict_scan(struct engine_reactor *r, struct engine_scan *
 		}
 		if (evict_scan_next(e, s))
 			continue;
-		s->tenant = 0;
+		s->tenant = first;
 		if (++s->passes >= passes)
-			return TAIL_NONE;
+			return ROOM_NONE;
 	}
-	return TAIL_KEPT;
+	return ROOM_LATER;
 }
 
 enum engine_room engine_make_room(struct engine_reactor *r, uint32_t pages, uint32_t records,
@@ -272,22 +301,44 @@ enum engine_room engine_make_room(struct engine_reactor *r, uint32_t pages, uint
 	struct engine *e = r->engine;
 	/* others may take what we free */
 	uint64_t most = (uint64_t)pages + records + EVICT_TAILS_MAX;
+	enum engine_room room;
 
+	r->room_pages = pages;
+	if (scan->own)
+		*scan = (struct engine_scan){};
 	for (uint64_t n = 0; arena_free_pages(e->arena) < pages ||
 			     (records && records_slots_free(e->records) < records); n++) {
 		if (n == most)
 			return ROOM_LATER;
 		if (!scan->active && engine_evict_one(r, now))
 			continue;
-		switch (evict_scan(r, scan, now)) {
-		case TAIL_GONE:
-			break;
-		case TAIL_KEPT:
-			return ROOM_LATER;
-		case TAIL_NONE:
-			return ROOM_NONE;
-		}
+		room = evict_scan(r, scan, now);
+		if (room != ROOM_READY)
+			return room;
 	}
+	return ROOM_READY;
+}
+
+enum engine_room engine_make_own_room(struct engine_reactor *r, uint32_t tenant, uint32_t pages,
+				      uint32_t objects, struct engine_scan *scan, uint64_t now)
+{
+	struct engine *e = r->engine;
+	uint64_t most = (uint64_t)pages + objects + EVICT_TAILS_MAX;
+
+	if (!scan->own)
+		*scan = (struct engine_scan){ .own = true };
+	for (uint64_t n = 0; engine_over(e, tenant, pages, objects) != LARDER_LIMIT_NONE; n++) {
+		enum engine_room room;
+
+		if (n == most)
+			return ROOM_LATER;
+		if (!scan->active && evict_from(r, tenant, now))
+			continue;
+		room = evict_scan(r, scan, now);
+		if (room != ROOM_READY)
+			return room;
+	}
+	*scan = (struct engine_scan){};
 	return ROOM_READY;
 }
 
@@ -298,6 +349,7 @@ void engine_evict_ahead(struct engine_reactor *r, uint64_t now)
 	if (!e->reserve_pages || now < r->evict_after_ns)
 		return;
 	r->room_for = RECORD_NONE;
+	r->room_pages = 0;
 	for (uint32_t n = 0; n < EVICT_AHEAD; n++) {
 		if (arena_free_pages(e->arena) >= e->reserve_pages)
 			return;

@@ -28,6 +28,7 @@ struct exists {
 static bool exists_found(const struct exists *x, struct larder_op_key *key, uint32_t slot)
 {
 	struct engine *e = x->r->engine;
+	enum engine_leased leased;
 
 	if (engine_is_filling(&e->objects[slot])) {
 		if (x->wait && engine_wait_key(x->r, x->op, slot))
@@ -39,10 +40,14 @@ static bool exists_found(const struct exists *x, struct larder_op_key *key, uint
 	key->status = LARDER_OK;
 	if (!x->lease_deadline)
 		return true;
-	if (engine_lease_add(e, slot, x->op->tenant, x->op->lease_id, x->lease_deadline, x->now))
+	leased = engine_lease_add(e, slot, x->op->tenant, x->op->lease_id, x->lease_deadline,
+				  x->now);
+	if (leased == ENGINE_LEASED)
 		key->presence = LARDER_LEASED;
 	else
 		key->status = LARDER_QUOTA;
+	if (leased == ENGINE_LEASE_OVER)
+		engine_refused(x->r, x->op, LARDER_LIMIT_leased_bytes);
 	return true;
 }
 

@@ -66,9 +66,12 @@ struct engine_tenant {
 	uint64_t limit[LARDER_LIMITS_MAX];	/* as set, 0 = none */
 	uint64_t cap_pages;			/* of resident_bytes; UINT64_MAX = none */
 	uint64_t guarantee_pages;
+	uint64_t objects;			/* RESERVING, FILLING and COMMITTED */
 	uint64_t pinned_bytes;
-	uint64_t held_pages;			/* of its objects that are leased or pinned hard */
-	struct engine_shared *shared;	/* [n_shared]; engine.control */
+	uint64_t leased_pages, pinned_pages;	/* of its objects, whoever leased or pinned them */
+	uint64_t going_pages;			/* being evicted for others at this moment */
+	uint64_t leased_bytes;			/* leases' lock */
+	struct engine_shared *shared;		/* [n_shared]; engine.control */
 	uint32_t n_shared;
 	struct policy_tenant policy;
 };
@@ -85,12 +88,13 @@ struct engine_ns {
 	uint64_t writers;		/* atomic: objects RESERVING or FILLING */
 };
 
-/* Where a walk over every policy list stands, that looks for anything to evict. */
+/* Where a walk over policy lists stands, that looks for anything to evict. */
 struct engine_scan {
 	uint32_t tenant, shard, segment;
 	uint32_t passes;
 	uint64_t left;			/* of the list that it is in */
 	bool active, inside;
+	bool own;			/* only those of the tenant that room is made for */
 };
 
 enum engine_wait { WAIT_FREE, WAIT_KEY, WAIT_WORK };
@@ -123,6 +127,7 @@ struct engine_reactor {
 	uint64_t turn_ns;		/* engine_turn; 0: the clock is read each time */
 	struct prng prng;
 	uint32_t room_for;		/* tenant that room is made for, RECORD_NONE: ahead */
+	uint32_t room_pages;		/* that it asks for */
 	struct engine_counters counters;
 
 	/* parked ops: engine_wait.c */
@@ -254,16 +259,23 @@ static inline struct policy_set *engine_set_of(struct engine *e, uint32_t tenant
 	return &__atomic_load_n(&e->tenants[tenant].sets, __ATOMIC_ACQUIRE)[shard].set;
 }
 
+static inline uint64_t engine_cap_pages(const struct engine_tenant *t)
+{
+	return __atomic_load_n(&t->cap_pages, __ATOMIC_RELAXED);
+}
+
 /*
- * What a tenant may hold at this moment: its own and what is free. While the node is short, that is
- * what it has; alone on the node, all of it.
+ * What a tenant may hold at this moment: its own and what is free, at most its cap. While the node
+ * is short, that is what it has; alone on the node, all of it.
  */
 static inline uint64_t engine_cap(struct engine *e, uint32_t tenant)
 {
+	const struct engine_tenant *t = &e->tenants[tenant];
 	uint32_t free = arena_free_pages(e->arena);
+	uint64_t may = __atomic_load_n(&t->resident_pages, __ATOMIC_RELAXED) +
+		       (free > e->reserve_pages ? free - e->reserve_pages : 0);
 
-	return __atomic_load_n(&e->tenants[tenant].resident_pages, __ATOMIC_RELAXED) +
-	       (free > e->reserve_pages ? free - e->reserve_pages : 0);
+	return MIN(may, engine_cap_pages(t));
 }
 
 /* Where the policy is to work; lock held. */
@@ -393,9 +405,14 @@ void engine_readers_forget(struct engine *e, uint32_t tenant);
 int engine_leases_init(struct engine *e);
 void engine_leases_done(struct engine *e);
 void engine_leases_rebuild(struct engine *e);
-/* Lock held. False: the table is full, or the object has as many as it may. */
-bool engine_lease_add(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id,
-		      uint64_t deadline_ns, uint64_t now);
+enum engine_leased {
+	ENGINE_LEASED,
+	ENGINE_LEASES_FULL,	/* the table is, or the object has as many as it may */
+	ENGINE_LEASE_OVER,	/* leased_bytes of the tenant, or the guarantees of others */
+};
+/* Lock held. */
+enum engine_leased engine_lease_add(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id,
+				    uint64_t deadline_ns, uint64_t now);
 /* Lock held. False: there is no such lease. */
 bool engine_lease_drop(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id);
 /* At most @max of what @id holds; returns how many it dropped, less than @max = that was all. */
@@ -406,6 +423,7 @@ bool engine_lease_drop_tenant(struct engine *e, uint32_t tenant, uint32_t *at, u
 /* The object ends: its leases hold nothing any more and go when they are met. Lock held. */
 void engine_lease_orphan(struct engine *e, uint32_t slot);
 void engine_lease_expire(struct engine *e, uint64_t now, uint32_t max);
+bool engine_lease_due(struct engine *e, uint64_t now);
 uint64_t engine_lease_count(struct engine *e);
 
 /* --- engine_evict.c ----------------------------------------------------------------------- */
@@ -416,6 +434,10 @@ void engine_balance(struct engine_reactor *r, uint32_t tenant, uint64_t now);
 /* Evicts until @pages and @records are free. LATER: this turn's share of looking is used up. */
 enum engine_room engine_make_room(struct engine_reactor *r, uint32_t pages, uint32_t records,
 				  struct engine_scan *scan, uint64_t now);
+/* The same of the tenant's own objects, until so much more fits its caps. NONE: nothing of its own
+ * may go. */
+enum engine_room engine_make_own_room(struct engine_reactor *r, uint32_t tenant, uint32_t pages,
+				      uint32_t objects, struct engine_scan *scan, uint64_t now);
 void engine_evict_ahead(struct engine_reactor *r, uint64_t now);
 /* When that has something to do: 0 = now, UINT64_MAX = not by itself. */
 uint64_t engine_ahead_at(const struct engine_reactor *r);
@@ -437,10 +459,28 @@ uint64_t engine_limit(const struct engine_tenant *t, enum larder_limit limit);
 /* A request (of a lease: a key) is refused for that limit: op->limit and the ledger say so. Once
  * per refusal. */
 void engine_refused(struct engine_reactor *r, struct larder_op *op, enum larder_limit limit);
-/* What can't be evicted, of the owner's objects. False: it would reach into the guarantees of other
- * tenants. A restart's own counting can't fail. */
-bool engine_held_take(struct engine *e, uint32_t tenant, uint64_t pages);
-void engine_held_give(struct engine *e, uint32_t tenant, uint64_t pages);
+/* Pages for an object of its own; engine_resident gives them back. False: over its cap. */
+bool engine_resident_take(struct engine *e, uint32_t tenant, uint64_t pages);
+/* One more object; engine_objects_add(-1) gives it back. False: over its cap. */
+bool engine_objects_take(struct engine *e, uint32_t tenant);
+void engine_objects_add(struct engine *e, uint32_t tenant, int64_t n);
+/* The cap (resident_bytes, objects) that so much more would pass, or LARDER_LIMIT_NONE. */
+enum larder_limit engine_over(struct engine *e, uint32_t tenant, uint64_t pages, uint64_t objects);
+/* How far the tenant is above its guarantee, pages; 0: nothing of it may go for others. */
+uint64_t engine_above(const struct engine_tenant *t);
+/* r->room_for is still within its own guarantee with the r->room_pages that it asks for. */
+bool engine_entitled(const struct engine_reactor *r);
+/* An object of so many pages is to go, for r->room_for. False: that would reach into the guarantee
+ * of @tenant. *@ret_claim is for engine_spare_done, after the pages are free. */
+bool engine_spare(struct engine_reactor *r, uint32_t tenant, uint64_t pages, uint64_t *ret_claim);
+void engine_spare_done(struct engine_reactor *r, uint32_t tenant, uint64_t claim);
+/* @counter is leased_pages or pinned_pages of the owner. False: that would reach into the
+ * guarantees of other tenants. A restart's own counting can't fail. */
+bool engine_held_take(struct engine *e, uint32_t tenant, uint64_t *counter, uint64_t pages);
+void engine_held_give(uint64_t *counter, uint64_t pages);
+/* So many pages can't get free by evicting the tenant's own: too much of it is leased or pinned.
+ * May be false where it could be true, never the other way. */
+bool engine_held_full(struct engine *e, uint32_t tenant, uint64_t pages);
 /* The value of an object that gets its first hard pin, or loses its last, by the pin budget.
  * False: QUOTA, tell it with engine_refused(LARDER_LIMIT_pinned_bytes). Any lock may be held. */
 bool engine_pinned_take(struct engine *e, uint32_t tenant, uint64_t bytes);

@@ -11,6 +11,9 @@
  * FORCE does that, or leases that ran out), its group is cut off in one step and its leases go
  * when their time comes or their id is released; the slot's next object has another group.
  *
+ * A tenant's leased_bytes: its own object counts once, whatever number of leases it has on it;
+ * another's object counts with each. A lease that holds nothing any more counts nothing.
+ *
  * One lock for all of it, below the shards' locks. A lease is only added under the object's shard
  * lock. The record's lease word is written under the leases' lock, and only while the group is
  * attached, which is what lets a lease end, or all of them move, without the shard's lock. Readers
@@ -23,7 +26,7 @@
 #include "engine/engine_internal.h"
 
 #define LEASES_PER_OBJECT 4096u		/* bounds the look for the longest that is left */
-#define LEASES_EXPIRE_MAX 64u
+#define LEASES_EXPIRE_MAX 1024u		/* looked for room in a full table or budget */
 
 struct lease_links {
 	uint32_t prev, next;		/* index + 1, 0 = none */
@@ -38,6 +41,7 @@ struct lease_entry {
 struct lease_group {
 	uint32_t slot;		/* RECORD_NONE: the object has ended; free groups: next free */
 	uint32_t first, count;
+	uint32_t own;		/* of them, the owner's */
 };
 
 struct engine_leases {
@@ -92,15 +96,6 @@ static void lease_word_set(struct engine *e, uint32_t slot, uint64_t deadline)
 	__atomic_store_n(&engine_record(e, slot)->lease_ns, deadline, __ATOMIC_RELAXED);
 }
 
-static void lease_gauge_object(struct engine *e, uint32_t slot, int64_t sign)
-{
-	const struct record *record = engine_record(e, slot);
-	struct larder_gauges *g = engine_gauges(e, record->tenant);
-
-	if (g)
-		ledger_gauge_add(&g->leased_bytes, (uint64_t)sign * record->length);
-}
-
 static void lease_gauge(struct engine *e, uint32_t tenant, int64_t sign)
 {
 	struct larder_gauges *g = engine_gauges(e, tenant);
@@ -110,6 +105,40 @@ static void lease_gauge(struct engine *e, uint32_t tenant, int64_t sign)
 }
 
 /* --- groups: leases' lock held ------------------------------------------------------------ */
+
+/* A lease of @tenant comes (1) or goes (-1): its budget. The group is attached. */
+static void lease_charge(struct engine *e, struct lease_group *g, uint32_t tenant, int32_t sign)
+{
+	const struct record *record = engine_record(e, g->slot);
+	struct larder_gauges *gauges = engine_gauges(e, tenant);
+	uint64_t bytes = record->length;
+
+	if (tenant == record->tenant) {
+		g->own += (uint32_t)sign;
+		if (g->own != (sign > 0 ? 1 : 0))
+			return;
+	}
+	bytes *= (uint64_t)(int64_t)sign;
+	e->tenants[tenant].leased_bytes += bytes;
+	if (gauges)
+		ledger_gauge_add(&gauges->leased_bytes, bytes);
+}
+
+/* May the tenant lease so much more? If so, what can't be evicted from now on is counted. */
+static bool lease_may(struct engine *e, uint32_t slot, uint32_t tenant)
+{
+	const struct record *record = engine_record(e, slot);
+	const struct engine_tenant *t = &e->tenants[tenant];
+	uint64_t max = engine_limit(t, LARDER_LIMIT_leased_bytes);
+	uint32_t group = __atomic_load_n(&e->objects[slot].leases, __ATOMIC_RELAXED);
+	bool counted = group && tenant == record->tenant && e->leases->groups[group - 1].own;
+
+	if (!counted && (record->length > max || t->leased_bytes > max - record->length))
+		return false;
+	return group || engine_held_take(e, record->tenant,
+					 &e->tenants[record->tenant].leased_pages,
+					 e->objects[slot].size_pages);
+}
 
 /* The group of an object, made when it has none. There are as many groups as leases. */
 static uint32_t lease_group_get(struct engine *e, uint32_t slot)
@@ -123,18 +152,23 @@ static uint32_t lease_group_get(struct engine *e, uint32_t slot)
 		l->free_group = l->groups[group - 1].slot;
 		l->groups[group - 1] = (struct lease_group){ .slot = slot };
 		__atomic_store_n(&o->leases, group, __ATOMIC_RELAXED);
-		lease_gauge_object(e, slot, 1);
 	}
 	return group - 1;
 }
 
 static void lease_group_cut(struct engine *e, struct lease_group *g)
 {
+	const struct engine_leases *l = e->leases;
+	struct engine_object *o;
+
 	if (g->slot == RECORD_NONE)
 		return;
-	lease_gauge_object(e, g->slot, -1);
+	o = &e->objects[g->slot];
+	for (uint32_t i = g->first; i; i = l->entries[i - 1].by_object.next)
+		lease_charge(e, g, l->records[i - 1].tenant, -1);
+	engine_held_give(&e->tenants[o->tenant].leased_pages, o->size_pages);
 	lease_word_set(e, g->slot, 0);
-	__atomic_store_n(&e->objects[g->slot].leases, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&o->leases, 0, __ATOMIC_RELAXED);
 	g->slot = RECORD_NONE;
 }
 
@@ -187,6 +221,7 @@ static void lease_link(struct engine *e, uint32_t i, uint32_t group)
 	if (record->deadline_ns > engine_lease_word(e, g->slot))
 		lease_word_set(e, g->slot, record->deadline_ns);
 	lease_gauge(e, record->tenant, 1);
+	lease_charge(e, g, record->tenant, 1);
 }
 
 static void lease_unlink(struct engine_leases *l, uint32_t i)
@@ -222,6 +257,8 @@ static void lease_end(struct engine *e, uint32_t i)
 
 	lease_unlink(l, i);
 	lease_gauge(e, record->tenant, -1);
+	if (g->slot != RECORD_NONE)
+		lease_charge(e, g, record->tenant, -1);
 	if (g->count && g->slot != RECORD_NONE &&
 	    record->deadline_ns >= engine_lease_word(e, g->slot))
 		lease_group_shrink(e, g);
@@ -264,8 +301,8 @@ static void lease_expire_locked(struct engine *e, uint64_t now, uint32_t max)
 		lease_end(e, l->deadlines.entries[0].id);
 }
 
-static bool lease_add_locked(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id,
-			     uint64_t deadline, uint64_t now)
+static enum engine_leased lease_add_locked(struct engine *e, uint32_t slot, uint32_t tenant,
+					   uint64_t id, uint64_t deadline, uint64_t now)
 {
 	struct engine_leases *l = e->leases;
 	uint32_t group = __atomic_load_n(&e->objects[slot].leases, __ATOMIC_RELAXED);
@@ -276,17 +313,24 @@ static bool lease_add_locked(struct engine *e, uint32_t slot, uint32_t tenant, u
 
 		if (i) {
 			lease_extend(e, i - 1, deadline);
-			return true;
+			return ENGINE_LEASED;
 		}
 		if (l->groups[group - 1].count >= LEASES_PER_OBJECT)
-			return false;
+			return ENGINE_LEASES_FULL;
 	}
 	record = records_lease_take(e->records);
 	if (!record) {
 		lease_expire_locked(e, now, LEASES_EXPIRE_MAX);
 		record = records_lease_take(e->records);
 		if (!record)
-			return false;
+			return ENGINE_LEASES_FULL;
+	}
+	if (!lease_may(e, slot, tenant)) {
+		lease_expire_locked(e, now, LEASES_EXPIRE_MAX);
+		if (!lease_may(e, slot, tenant)) {
+			records_lease_give(e->records, record);
+			return ENGINE_LEASE_OVER;
+		}
 	}
 	record->tenant = tenant;
 	record->id = id;
@@ -295,15 +339,15 @@ static bool lease_add_locked(struct engine *e, uint32_t slot, uint32_t tenant, u
 	record->generation = (uint32_t)engine_record(e, slot)->generation;
 	lease_link(e, (uint32_t)(record - l->records), lease_group_get(e, slot));
 	records_lease_commit(record);
-	return true;
+	return ENGINE_LEASED;
 }
 
 /* --- what others call --------------------------------------------------------------------- */
 
-bool engine_lease_add(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id,
-		      uint64_t deadline_ns, uint64_t now)
+enum engine_leased engine_lease_add(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id,
+				    uint64_t deadline_ns, uint64_t now)
 {
-	bool added;
+	enum engine_leased added;
 
 	leases_lock(e->leases);
 	added = lease_add_locked(e, slot, tenant, id, deadline_ns, now);
@@ -375,11 +419,16 @@ void engine_lease_orphan(struct engine *e, uint32_t slot)
 
 void engine_lease_expire(struct engine *e, uint64_t now, uint32_t max)
 {
-	if (__atomic_load_n(&e->leases->first_ns, __ATOMIC_RELAXED) > now)
+	if (!engine_lease_due(e, now))
 		return;
 	leases_lock(e->leases);
 	lease_expire_locked(e, now, max);
 	leases_unlock(e->leases);
+}
+
+bool engine_lease_due(struct engine *e, uint64_t now)
+{
+	return __atomic_load_n(&e->leases->first_ns, __ATOMIC_RELAXED) <= now;
 }
 
 uint64_t engine_lease_count(struct engine *e)
@@ -479,7 +528,7 @@ void engine_leases_rebuild(struct engine *e)
 			lease_word_set(e, slot, 0);
 	for (uint32_t i = 0; i < l->capacity; i++) {
 		struct lease_record *record = &l->records[i];
-		uint32_t slot = record->record;
+		uint32_t slot = record->record, tenant;
 
 		if (record->state != LEASE_HELD)
 			continue;
@@ -491,6 +540,11 @@ void engine_leases_rebuild(struct engine *e)
 			records_lease_give(e->records, record);
 			continue;
 		}
+		tenant = e->objects[slot].tenant;
+		if (!__atomic_load_n(&e->objects[slot].leases, __ATOMIC_RELAXED))
+			/* true: there are no guarantees yet */
+			(void)engine_held_take(e, tenant, &e->tenants[tenant].leased_pages,
+					       e->objects[slot].size_pages);
 		lease_link(e, i, lease_group_get(e, slot));
 	}
 	leases_unlock(l);

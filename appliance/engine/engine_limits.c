@@ -46,6 +46,45 @@ void engine_refused(struct engine_reactor *r, struct larder_op *op, enum larder_
 		ledger_count(&u->refused[limit], 1);
 }
 
+/* --- caps --------------------------------------------------------------------------------- */
+
+bool engine_resident_take(struct engine *e, uint32_t tenant, uint64_t pages)
+{
+	struct engine_tenant *t = &e->tenants[tenant];
+	struct larder_gauges *g = engine_gauges(e, tenant);
+
+	if (!engine_take(&t->resident_pages, pages, engine_cap_pages(t)))
+		return false;
+	if (g)
+		ledger_gauge_add(&g->resident_bytes, pages * e->page_size);
+	return true;
+}
+
+bool engine_objects_take(struct engine *e, uint32_t tenant)
+{
+	struct engine_tenant *t = &e->tenants[tenant];
+
+	return engine_take(&t->objects, 1, engine_limit(t, LARDER_LIMIT_objects));
+}
+
+void engine_objects_add(struct engine *e, uint32_t tenant, int64_t n)
+{
+	(void)__atomic_fetch_add(&e->tenants[tenant].objects, (uint64_t)n, __ATOMIC_RELAXED);
+}
+
+enum larder_limit engine_over(struct engine *e, uint32_t tenant, uint64_t pages, uint64_t objects)
+{
+	const struct engine_tenant *t = &e->tenants[tenant];
+
+	if (pages && __atomic_load_n(&t->resident_pages, __ATOMIC_RELAXED) + pages >
+		     engine_cap_pages(t))
+		return LARDER_LIMIT_resident_bytes;
+	if (objects && __atomic_load_n(&t->objects, __ATOMIC_RELAXED) + objects >
+		       engine_limit(t, LARDER_LIMIT_objects))
+		return LARDER_LIMIT_objects;
+	return LARDER_LIMIT_NONE;
+}
+
 void engine_tenant_set_limits(struct engine *e, uint32_t tenant, const struct larder_limits *l)
 {
 	struct engine_tenant *t;
@@ -66,6 +105,58 @@ void engine_tenant_set_limits(struct engine *e, uint32_t tenant, const struct la
 	(void)pthread_mutex_unlock(&e->control);
 }
 
+/* --- guarantees while the node is short --------------------------------------------------- */
+
+uint64_t engine_above(const struct engine_tenant *t)
+{
+	uint64_t pages = __atomic_load_n(&t->resident_pages, __ATOMIC_RELAXED);
+	uint64_t guarantee = __atomic_load_n(&t->guarantee_pages, __ATOMIC_RELAXED);
+
+	return pages > guarantee ? pages - guarantee : 0;
+}
+
+/* Room is made for a tenant that its own guarantee entitles to it. */
+bool engine_entitled(const struct engine_reactor *r)
+{
+	const struct engine_tenant *t;
+
+	if (r->room_for == RECORD_NONE)
+		return false;
+	t = &r->engine->tenants[r->room_for];
+	return __atomic_load_n(&t->resident_pages, __ATOMIC_RELAXED) + r->room_pages <=
+	       __atomic_load_n(&t->guarantee_pages, __ATOMIC_RELAXED);
+}
+
+/*
+ * What goes for others is claimed first, so that two of them can't take the same last page above
+ * the guarantee. Objects are not divisible: from one who has only a part of an object too much,
+ * nothing goes, unless for one who has less than its own guarantee.
+ */
+bool engine_spare(struct engine_reactor *r, uint32_t tenant, uint64_t pages, uint64_t *ret_claim)
+{
+	struct engine_tenant *t = &r->engine->tenants[tenant];
+	uint64_t guarantee = __atomic_load_n(&t->guarantee_pages, __ATOMIC_RELAXED), going;
+
+	*ret_claim = 0;
+	if (tenant == r->room_for || !guarantee)
+		return true;
+	going = __atomic_add_fetch(&t->going_pages, pages, __ATOMIC_SEQ_CST);
+	if (engine_entitled(r))
+		going -= pages - 1;
+	if (__atomic_load_n(&t->resident_pages, __ATOMIC_SEQ_CST) >= guarantee + going) {
+		*ret_claim = pages;
+		return true;
+	}
+	limits_give(&t->going_pages, pages);
+	return false;
+}
+
+void engine_spare_done(struct engine_reactor *r, uint32_t tenant, uint64_t claim)
+{
+	if (claim)
+		limits_give(&r->engine->tenants[tenant].going_pages, claim);
+}
+
 /* --- what can't be evicted ---------------------------------------------------------------- */
 
 static uint64_t limits_guarantee(const struct engine_tenant *t)
@@ -84,6 +175,13 @@ static uint64_t limits_guarantees(const struct engine *e, uint32_t but)
 	return sum;
 }
 
+/* Too much rather than too little: what is both leased and pinned counts twice. */
+static uint64_t limits_held(const struct engine_tenant *t)
+{
+	return __atomic_load_n(&t->leased_pages, __ATOMIC_SEQ_CST) +
+	       __atomic_load_n(&t->pinned_pages, __ATOMIC_SEQ_CST);
+}
+
 /* Every guarantee still has its place. Two who ask at once may both hear no, never both yes. */
 static bool limits_held_fit(const struct engine *e)
 {
@@ -93,25 +191,35 @@ static bool limits_held_fit(const struct engine *e)
 	for (uint32_t i = 0; i < n; i++) {
 		const struct engine_tenant *t = &e->tenants[i];
 
-		sum += MAX(__atomic_load_n(&t->held_pages, __ATOMIC_SEQ_CST), limits_guarantee(t));
+		sum += MAX(limits_held(t), limits_guarantee(t));
 	}
 	return sum <= arena_pages(e->arena);
 }
 
-bool engine_held_take(struct engine *e, uint32_t tenant, uint64_t pages)
+bool engine_held_take(struct engine *e, uint32_t tenant, uint64_t *counter, uint64_t pages)
 {
-	struct engine_tenant *t = &e->tenants[tenant];
-	uint64_t held = __atomic_add_fetch(&t->held_pages, pages, __ATOMIC_SEQ_CST);
+	const struct engine_tenant *t = &e->tenants[tenant];
 
-	if (held <= limits_guarantee(t) || !limits_guarantees(e, tenant) || limits_held_fit(e))
+	(void)__atomic_fetch_add(counter, pages, __ATOMIC_SEQ_CST);
+	if (limits_held(t) <= limits_guarantee(t) || !limits_guarantees(e, tenant) ||
+	    limits_held_fit(e))
 		return true;
-	limits_give(&t->held_pages, pages);
+	limits_give(counter, pages);
 	return false;
 }
 
-void engine_held_give(struct engine *e, uint32_t tenant, uint64_t pages)
+void engine_held_give(uint64_t *counter, uint64_t pages)
 {
-	limits_give(&e->tenants[tenant].held_pages, pages);
+	limits_give(counter, pages);
+}
+
+bool engine_held_full(struct engine *e, uint32_t tenant, uint64_t pages)
+{
+	const struct engine_tenant *t = &e->tenants[tenant];
+	uint64_t stay = MAX(__atomic_load_n(&t->leased_pages, __ATOMIC_RELAXED),
+			    __atomic_load_n(&t->pinned_pages, __ATOMIC_RELAXED));
+
+	return pages && stay + pages > engine_cap_pages(t);
 }
 
 bool engine_pinned_take(struct engine *e, uint32_t tenant, uint64_t bytes)
@@ -121,7 +229,7 @@ bool engine_pinned_take(struct engine *e, uint32_t tenant, uint64_t bytes)
 
 	if (!engine_take(&t->pinned_bytes, bytes, engine_limit(t, LARDER_LIMIT_pinned_bytes)))
 		return false;
-	if (!engine_held_take(e, tenant, arena_pages_of(e->page_size, bytes))) {
+	if (!engine_held_take(e, tenant, &t->pinned_pages, arena_pages_of(e->page_size, bytes))) {
 		limits_give(&t->pinned_bytes, bytes);
 		return false;
 	}
@@ -132,10 +240,11 @@ bool engine_pinned_take(struct engine *e, uint32_t tenant, uint64_t bytes)
 
 void engine_pinned_give(struct engine *e, uint32_t tenant, uint64_t bytes)
 {
+	struct engine_tenant *t = &e->tenants[tenant];
 	struct larder_gauges *g = engine_gauges(e, tenant);
 
-	limits_give(&e->tenants[tenant].pinned_bytes, bytes);
-	engine_held_give(e, tenant, arena_pages_of(e->page_size, bytes));
+	limits_give(&t->pinned_bytes, bytes);
+	engine_held_give(&t->pinned_pages, arena_pages_of(e->page_size, bytes));
 	if (g)
 		ledger_gauge_sub(&g->pinned_bytes, bytes);
 }

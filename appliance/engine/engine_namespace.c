@@ -124,6 +124,22 @@ static int namespace_compare(struct engine *e, uint32_t id, const struct larder_
 	return LARDER_LAYOUT_MISMATCH;
 }
 
+/* Under the control lock. What refuses here has no reactor: the control writer counts it. */
+static bool namespace_over(struct engine *e, uint32_t tenant)
+{
+	struct engine_tenant *t = &e->tenants[tenant];
+	uint64_t n = 0;
+
+	for (uint32_t id = 0; id < e->n_namespaces; id++)
+		n += __atomic_load_n(&e->namespaces[id].tenant, __ATOMIC_RELAXED) == tenant;
+	if (n < engine_limit(t, LARDER_LIMIT_namespaces))
+		return false;
+	if (e->ledger && e->ledger->writers > e->reactors)
+		ledger_gauge_add(&ledger_usage(e->ledger, e->reactors, t->ledger_slot)
+				  ->refused[LARDER_LIMIT_namespaces], 1);
+	return true;
+}
+
 static int namespace_open(struct engine *e, uint32_t tenant, const void *name, uint16_t name_len,
 			  const struct larder_descriptor *d, bool create, uint32_t *ret_id,
 			  const char **field)
@@ -136,6 +152,8 @@ static int namespace_open(struct engine *e, uint32_t tenant, const void *name, u
 		return LARDER_INTERNAL;
 	if (!create)
 		return LARDER_NOT_FOUND;
+	if (namespace_over(e, tenant))
+		return LARDER_QUOTA;
 	rc = records_namespace_add(e->records, tenant, name, name_len, d, clock_wall_ms(e->clock),
 				   ret_id);
 	if (rc == -ENOSPC)

@@ -159,6 +159,7 @@ bool engine_doom(struct engine_reactor *r, uint32_t slot, enum engine_end why)
 	engine_set_state(o, (uint8_t)state);
 	records_set_state(e->records, slot, state);
 	engine_listed(e, slot, -1);
+	engine_objects_add(e, o->tenant, -1);
 	object_count_end(r, slot, why);
 	return __atomic_fetch_or(&o->refs, OBJECT_GONE, __ATOMIC_ACQ_REL) == 0;
 }

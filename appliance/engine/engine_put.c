@@ -10,6 +10,8 @@
  * The op that reserves is not changed and not given back while its object is RESERVING, therefore
  * others may read its key through the object, under the shard's lock.
  */
+#include <errno.h>
+
 #include "engine/engine_internal.h"
 
 #define PUT_TRIES 16u	/* times that others may take the room we made, per turn */
@@ -96,15 +98,22 @@ static int put_found(struct engine_reactor *r, struct larder_op *op, uint32_t sl
 	return put_done(op, LARDER_BUSY);
 }
 
-/* Takes a record slot for a writer that may come. Its status; RECORD_NONE with OK: none is free. */
-static int put_take_slot(struct engine *e, const struct larder_op *op, uint32_t *slot)
+/* Takes a record slot for a writer that may come. Its status; RECORD_NONE with OK: none is free, or
+ * (*@own) no more of the tenant's own. */
+static int put_take_slot(struct engine *e, const struct larder_op *op, uint32_t *slot, bool *own)
 {
 	int status = engine_writer_enter(e, op);
 
 	*slot = RECORD_NONE;
+	*own = false;
 	if (status != LARDER_OK)
 		return status;
-	*slot = records_slot_take(e->records);
+	*own = !engine_objects_take(e, op->tenant);
+	if (!*own) {
+		*slot = records_slot_take(e->records);
+		if (*slot == RECORD_NONE)
+			engine_objects_add(e, op->tenant, -1);
+	}
 	if (*slot == RECORD_NONE)
 		engine_writer_leave(e, op->ns);
 	return LARDER_OK;
@@ -130,6 +139,44 @@ static void put_enter(struct engine *e, const struct larder_op *op, uint64_t has
 	engine_index_insert(e, slot);
 }
 
+/*
+ * Where leases and pins leave too little, nothing is evicted in vain. Leases that have run out but
+ * still stand in the table are no reason.
+ */
+static enum engine_room put_evict_own(struct engine_reactor *r, const struct larder_op *op,
+				      uint32_t pages, uint32_t objects, struct engine_scan *scan,
+				      uint64_t now)
+{
+	struct engine *e = r->engine;
+
+	if (engine_held_full(e, op->tenant, pages)) {
+		engine_lease_expire(e, now, ENGINE_LEASES_PER_TURN);
+		if (engine_held_full(e, op->tenant, pages))
+			return engine_lease_due(e, now) ? ROOM_LATER : ROOM_NONE;
+	}
+	return engine_make_own_room(r, op->tenant, pages, objects, scan, now);
+}
+
+/* Room below the caps of the op's own tenant. NONE: it is refused, for op->limit. */
+static enum engine_room put_own_room(struct engine_reactor *r, struct larder_op *op, uint32_t pages,
+				     uint32_t objects, struct engine_scan *scan, uint64_t now)
+{
+	struct engine *e = r->engine;
+	const struct engine_tenant *t = &e->tenants[op->tenant];
+	enum larder_limit limit = engine_over(e, op->tenant, pages, objects);
+	enum engine_room room = ROOM_NONE;
+
+	if (limit == LARDER_LIMIT_NONE)
+		return ROOM_READY;
+	if (pages <= engine_cap_pages(t) &&
+	    __atomic_load_n(&t->limit[LARDER_LIMIT_over_cap], __ATOMIC_RELAXED) ==
+	    LARDER_OVER_CAP_EVICT_OWN)
+		room = put_evict_own(r, op, pages, objects, scan, now);
+	if (room == ROOM_NONE)
+		engine_refused(r, op, limit);
+	return room;
+}
+
 /* Takes a place in the index for the key. */
 static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *slot,
 		     struct engine_scan *scan, uint64_t now)
@@ -144,6 +191,7 @@ static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *s
 		struct engine_found f;
 		enum engine_room room;
 		int status;
+		bool own;
 
 		engine_lock(e, k.shard);
 		f = engine_find(r, &k, now);
@@ -154,7 +202,7 @@ static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *s
 			engine_found_done(r, &f);
 			return put_refuse(r, op, LARDER_QUOTA, now);
 		}
-		status = put_take_slot(e, op, slot);
+		status = put_take_slot(e, op, slot, &own);
 		if (*slot != RECORD_NONE)
 			put_enter(e, op, k.hash, *slot);
 		engine_unlock(e, k.shard);
@@ -165,9 +213,10 @@ static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *s
 			engine_tally(&r->counters.filling, 1);
 			return ENGINE_DONE;
 		}
-		room = engine_make_room(r, 0, 1, scan, now);
+		room = own ? put_own_room(r, op, 0, 1, scan, now) :
+			     engine_make_room(r, 0, 1, scan, now);
 		if (room == ROOM_NONE)
-			return put_refuse(r, op, LARDER_NO_SPACE, now);
+			return put_refuse(r, op, own ? LARDER_QUOTA : LARDER_NO_SPACE, now);
 		if (room == ROOM_LATER)
 			break;
 	}
@@ -212,43 +261,71 @@ static int put_fill(struct engine_reactor *r, const struct larder_op *op, uint32
 	return 0;
 }
 
+/* Pages into r->runs, counted for the tenant first: their number of runs, or -ENOSPC: others were
+ * faster. */
+static int put_pages(struct engine_reactor *r, const struct larder_op *op, uint32_t pages)
+{
+	struct engine *e = r->engine;
+	int n_runs;
+
+	if (!engine_resident_take(e, op->tenant, pages))
+		return -ENOSPC;
+	n_runs = arena_alloc(e->arena, pages, r->runs, pages);
+	if (n_runs < 0)
+		engine_resident(e, op->tenant, -(int64_t)pages);
+	return n_runs;
+}
+
+/* Pages and records are there, the writer may begin. */
+static int put_filling(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
+		       uint32_t pages)
+{
+	struct engine *e = r->engine;
+	struct engine_object *o = &e->objects[slot];
+
+	engine_lock(e, op->shard);
+	o->size_pages = pages;
+	o->flags = engine_record(e, slot)->expire_ns ? OBJECT_TTL : 0;
+	o->last = 0;
+	engine_set_state(o, RECORD_FILLING);
+	engine_unlock(e, op->shard);
+	op->object = o;
+	return put_done(op, LARDER_OK);
+}
+
 /* Finds pages and overflow records for the object that is RESERVING in @slot. */
 static int put_reserve(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
 		       struct engine_scan *scan, uint64_t now)
 {
 	struct engine *e = r->engine;
-	struct engine_object *o = &e->objects[slot];
 	uint32_t pages = arena_pages_of(e->page_size, op->length);
 	uint32_t n_checks = larder_check_count(op->length);
 	uint32_t more = records_needed(op->keys[0].key_len, 1, n_checks) - 1;
 
 	for (uint32_t tries = 0; tries < PUT_TRIES; tries++) {
-		enum engine_room room = engine_make_room(r, pages, more, scan, now);
-		int n_runs;
+		enum engine_room room = put_own_room(r, op, pages, 0, scan, now);
+		int status = LARDER_QUOTA, n_runs;
 
+		if (room == ROOM_READY) {
+			room = engine_make_room(r, pages, more, scan, now);
+			status = LARDER_NO_SPACE;
+		}
 		if (room == ROOM_NONE) {
 			engine_put_fail(r, slot);
-			return put_refuse(r, op, LARDER_NO_SPACE, now);
+			return put_refuse(r, op, status, now);
 		}
 		if (room == ROOM_LATER)
 			break;
-		n_runs = arena_alloc(e->arena, pages, r->runs, pages);
+		n_runs = put_pages(r, op, pages);
 		if (n_runs < 0)
 			continue;
 		if (put_fill(r, op, slot, (uint32_t)n_runs, now) < 0) {
 			arena_release(e->arena, r->runs, (uint32_t)n_runs);
+			engine_resident(e, op->tenant, -(int64_t)pages);
 			more = records_needed(op->keys[0].key_len, (uint32_t)n_runs, n_checks) - 1;
 			continue;
 		}
-		engine_resident(e, op->tenant, pages);
-		engine_lock(e, op->shard);
-		o->size_pages = pages;
-		o->flags = engine_record(e, slot)->expire_ns ? OBJECT_TTL : 0;
-		o->last = 0;
-		engine_set_state(o, RECORD_FILLING);
-		engine_unlock(e, op->shard);
-		op->object = o;
-		return put_done(op, LARDER_OK);
+		return put_filling(r, op, slot, pages);
 	}
 	return ENGINE_LATER;
 }
@@ -299,6 +376,7 @@ void engine_put_fail(struct engine_reactor *r, uint32_t slot)
 		       : engine_record(e, slot)->ns;
 	engine_index_remove(e, slot);
 	list = engine_wait_detach(e, o, OUTCOME_FAILED, &n);
+	engine_objects_add(e, o->tenant, -1);
 	if (reserving)
 		engine_set_state(o, RECORD_FREE);
 	engine_unlock(e, shard);

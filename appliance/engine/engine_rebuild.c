@@ -100,6 +100,7 @@ static bool rebuild_enter(struct engine *e, uint32_t slot, const struct rebuild_
 	engine_index_insert(e, slot);
 	rebuild_retell(e, slot, k.shard, now);
 	engine_listed(e, slot, 1);
+	engine_objects_add(e, record->tenant, 1);
 	engine_tally(&e->reactor[0].counters.objects, 1);
 	return true;
 }
