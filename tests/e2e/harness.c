@@ -164,14 +164,19 @@ static bool node_read_port(struct node *n, long from)
 	return ready;
 }
 
-void node_start(struct node *n)
+void node_launch(struct node *n)
+{
+	struct stat st;
+
+	n->log_from = stat(n->log, &st) == 0 ? (long)st.st_size : 0;
+	n->pid = node_spawn(n, NULL);
+}
+
+void node_await(struct node *n)
 {
 	uint64_t deadline = now_ms() + 30000;
-	struct stat st;
-	long from = stat(n->log, &st) == 0 ? (long)st.st_size : 0;
 
-	n->pid = node_spawn(n, NULL);
-	while (!node_read_port(n, from)) {
+	while (!node_read_port(n, n->log_from)) {
 		int status;
 
 		if (waitpid(n->pid, &status, WNOHANG) == n->pid || now_ms() > deadline) {
@@ -180,6 +185,12 @@ void node_start(struct node *n)
 		}
 		sleep_ms(5);
 	}
+}
+
+void node_start(struct node *n)
+{
+	node_launch(n);
+	node_await(n);
 }
 
 int node_start_expect_exit(struct node *n, char *const more[], char *output, size_t size)

@@ -22,6 +22,7 @@ struct node {
 	char log[300];
 	int port;
 	char secret[65];
+	long log_from;		/* where the log of this start begins */
 	char extra[2048];	/* lines for larderd.conf: "[engine]\npolicy = fifo\n" */
 };
 
@@ -32,8 +33,10 @@ void node_setup(struct node *n, const char *extra);
  * node that runs is told to read it.
  */
 void node_add_tenant(struct node *n, const char *name, const char *lines);
-/* Starts it and waits until it answers. */
+/* Starts it and waits until it answers: both halves, for who wants to do something in between. */
 void node_start(struct node *n);
+void node_launch(struct node *n);
+void node_await(struct node *n);
 /* Starts it with further arguments and returns its exit code: for starts that must fail. */
 int node_start_expect_exit(struct node *n, char *const more[], char *output, size_t size);
 /* SIGSTOP: returns when every thread has stopped. */

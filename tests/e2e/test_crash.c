@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kill -9 of clients in mid-transfer: every count of the node is back at its start. kill -9 of the
- * node under load: every acknowledged object is back, whole and right, and no deleted one is.
+ * node: leases hold. (Of the node under load: test_torture.c.)
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,128 +114,6 @@ static void kill_clients_in_mid_transfer__counts_return(void **state)
 	free(back);
 }
 
-/* What a client knows for sure, in memory that outlives it. */
-enum journal_state { JOURNAL_UNKNOWN, JOURNAL_THERE, JOURNAL_GONE, JOURNAL_MAYBE };
-
-#define KEYS 512
-
-struct journal {
-	uint8_t state[KEYS];
-	uint32_t length[KEYS];
-	uint64_t operations;
-};
-
-static size_t journal_length(unsigned key)
-{
-	return 1 + (key * 7919u) % 200000;
-}
-
-/* Writes and deletes at random, noting each acknowledged outcome, until the node is gone. */
-static void journal_client(struct journal *j, enum node_transport t, unsigned seed)
-{
-	struct larder_client_options o = LARDER_CLIENT_OPTIONS_INIT;
-	struct larder_client *c = node_client_with(&node, t, &o);
-	uint32_t ns = node_namespace(c, node_transport_name(t));
-	uint8_t *value = malloc(200001);
-	unsigned rnd = seed;
-
-	for (;;) {
-		unsigned k = (rnd = rnd * 1103515245u + 12345u) >> 8;
-		char key[16];
-		int r;
-
-		k %= KEYS;
-		snprintf(key, sizeof(key), "k%u", k);
-		if (j->state[k] == JOURNAL_THERE && rnd & 0x40) {
-			__atomic_store_n(&j->state[k], JOURNAL_MAYBE, __ATOMIC_RELEASE);
-			r = larder_delete(c, ns, key, strlen(key), 0, 300);
-			if (r == LARDER_OK || r == LARDER_NOT_FOUND)
-				__atomic_store_n(&j->state[k], JOURNAL_GONE, __ATOMIC_RELEASE);
-		} else {
-			pattern_fill(value, journal_length(k), k + 1);
-			if (j->state[k] != JOURNAL_THERE)
-				__atomic_store_n(&j->state[k], JOURNAL_MAYBE, __ATOMIC_RELEASE);
-			r = larder_put(c, ns, key, strlen(key), value, journal_length(k), 300);
-			if (r == LARDER_OK || r == LARDER_EXISTS_SAME)
-				__atomic_store_n(&j->state[k], JOURNAL_THERE, __ATOMIC_RELEASE);
-		}
-		__atomic_fetch_add(&j->operations, 1, __ATOMIC_RELAXED);
-		if (r == LARDER_DISCONNECTED || r == LARDER_DEADLINE)
-			_exit(0);
-	}
-}
-
-static void journal_verify(struct journal *j, enum node_transport t)
-{
-	struct larder_client *c = node_client(&node, t);
-	uint32_t ns = node_namespace(c, node_transport_name(t));
-	uint8_t *back = malloc(200001);
-
-	for (unsigned k = 0; k < KEYS; k++) {
-		char key[16];
-		size_t got = 0;
-		int r;
-
-		snprintf(key, sizeof(key), "k%u", k);
-		r = larder_get(c, ns, key, strlen(key), back, 200001, &got, 5000);
-		if (j->state[k] == JOURNAL_THERE)
-			assert_int_equal(r, LARDER_OK);
-		else if (j->state[k] == JOURNAL_MAYBE)
-			assert_true(r == LARDER_OK || r == LARDER_NOT_FOUND);
-		else
-			assert_int_equal(r, LARDER_NOT_FOUND);
-		if (r == LARDER_OK) {
-			assert_int_equal(got, journal_length(k));
-			assert_int_equal(pattern_check(back, got, k + 1), -1);
-		}
-		/* what was in doubt is known from here on */
-		j->state[k] = r == LARDER_OK ? JOURNAL_THERE :
-			      j->state[k] == JOURNAL_UNKNOWN ? JOURNAL_UNKNOWN : JOURNAL_GONE;
-	}
-	free(back);
-	larder_close(c);
-}
-
-static void kill_node_under_load__all_acknowledged_is_back(void **state)
-{
-	struct journal *j[2];
-	unsigned rounds = getenv("LARDER_KILLS") ? (unsigned)atoi(getenv("LARDER_KILLS")) : 10;
-
-	for (unsigned i = 0; i < 2; i++) {
-		j[i] = mmap(NULL, sizeof(*j[i]), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			    -1, 0);
-		assert_ptr_not_equal(j[i], MAP_FAILED);
-	}
-	for (unsigned round = 0; round < rounds; round++) {
-		uint64_t before = j[0]->operations + j[1]->operations;
-		uint64_t started, ready;
-		pid_t pids[2];
-
-		for (unsigned i = 0; i < 2; i++) {
-			pids[i] = fork();
-			assert_true(pids[i] >= 0);
-			if (pids[i] == 0)
-				journal_client(j[i], (enum node_transport)i, round * 2 + i + 1);
-		}
-		for (uint64_t end = now_ms() + 10000;
-		     __atomic_load_n(&j[0]->operations, __ATOMIC_RELAXED) +
-				     __atomic_load_n(&j[1]->operations, __ATOMIC_RELAXED) <
-			     before + 400 + round * 13 &&
-		     now_ms() < end;)
-			sleep_ms(1);
-		node_kill(&node);
-		for (unsigned i = 0; i < 2; i++)
-			assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
-		started = now_ms();
-		node_start(&node);
-		ready = now_ms() - started;
-		assert_true(ready < 5000);
-		for (unsigned i = 0; i < 2; i++)
-			journal_verify(j[i], (enum node_transport)i);
-		assert_int_equal(node_stat(&node, "objects", "dropped_records"), 0);
-	}
-}
-
 /* A lease that was promised before the crash holds after it. */
 static void leases_survive_a_crash(void **state)
 {
@@ -281,7 +158,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kill_clients_in_mid_transfer__counts_return),
-		cmocka_unit_test(kill_node_under_load__all_acknowledged_is_back),
 		cmocka_unit_test(leases_survive_a_crash),
 	};
 	int r = cmocka_run_group_tests(tests, setup, teardown);
