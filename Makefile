@@ -68,6 +68,7 @@ help:
 ## make sim           the simulator on fresh seeds: SIM_SEEDS=2000 SIM_BASE=1
 ## make sim-planted   each planted bug must fall to it
 ## make fault         the Nth call into the system fails, for every N
+## make soak          an hour of churn beside the node's memory: SOAK_SECONDS=3600
 ## make lint          layers and limits
 ## make install       DESTDIR= PREFIX=
 

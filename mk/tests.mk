@@ -53,6 +53,13 @@ check-native: deps
 	@tests/tiers $(MAKE) $(if $(filter asan,$(FLAVOUR)),$(ASAN_TIERS),$(if \
 		$(filter tsan,$(FLAVOUR)),$(TSAN_TIERS),$(FULL_TIERS)))
 
+# hours instead of the minute that `make e2e` gives it; a line a minute
+SOAK_SECONDS ?= 3600
+.PHONY: soak
+soak: deps
+	@$(MAKE) --no-print-directory all $(B)/tests/e2e/test_churn
+	@BIN=$(abspath $(BIN)) SOAK_SECONDS=$(SOAK_SECONDS) $(B)/tests/e2e/test_churn
+
 # --- figures: build/bench/bench.json and bench.svg ---
 BENCH_ARGUMENTS ?=
 $(B)/tests/bench/ceiling: tests/bench/ceiling.c
