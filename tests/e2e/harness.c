@@ -174,7 +174,7 @@ void node_launch(struct node *n)
 
 void node_await(struct node *n)
 {
-	uint64_t deadline = now_ms() + 30000;
+	uint64_t deadline = now_ms() + 120000;	/* gigabytes are taken page by page */
 
 	while (!node_read_port(n, n->log_from)) {
 		int status;
