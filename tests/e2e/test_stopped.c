@@ -192,24 +192,37 @@ static void sigstop_in_mid_put__shm(void **state)
 	stopped(NODE_SHM, LARDER_OP_PUT, true);
 }
 
-/* 64 idle clients, keepalive 5 s, a stop of 8 s: nobody is dropped, no key is gone. */
-static void sigstop_of_idle_clients__drops_none(void **state)
+/*
+ * 64 idle clients, keepalive 5 s, a stop of 8 s: nobody is dropped, no lease (of 4 s) ends, no
+ * key is gone.
+ */
+static void mooncake_3937_3936_4181_sigstop_of_idle_clients__drops_none(void **state)
 {
+	struct larder_item item = { .key = "get-1", .key_len = 5 };
+	struct larder_batch lease = { .opcode = LARDER_OP_EXISTS, .flags = LARDER_F_LEASE,
+				      .lease_id = 64, .lease_ms = 4000, .deadline_ms = 3000,
+				      .items = &item, .n_items = 1 };
 	struct larder_client *c[64];
 	struct larder_client_options o = LARDER_CLIENT_OPTIONS_INIT;
 
 	o.keepalive_ms = 5000;
 	for (unsigned i = 0; i < 64; i++)
 		c[i] = node_client_with(&node, i % 2 ? NODE_TCP : NODE_SHM, &o);
+	lease.ns = node_namespace(c[0], "stopped");
+	assert_int_equal(larder_run(c[0], &lease), LARDER_OK);
+	assert_int_equal(item.presence, LARDER_LEASED);
 	node_signal(&node, SIGSTOP);
 	sleep_ms(8000);
 	node_signal(&node, SIGCONT);
 	sleep_ms(500);
 	assert_int_equal(node_stat(&node, "connections", "connections"), 64);
+	assert_int_equal(larder_delete(c[0], lease.ns, "get-1", 5, 0, 3000), LARDER_BUSY);
 	for (unsigned i = 0; i < 64; i++) {
 		struct larder_client_info info;
+		char key[8];
 
-		assert_int_equal(larder_exists(c[i], node_namespace(c[i], "stopped"), "get-0", 5,
+		snprintf(key, sizeof(key), "get-%u", i % DEPTH);
+		assert_int_equal(larder_exists(c[i], node_namespace(c[i], "stopped"), key, 5,
 					       3000), LARDER_OK);
 		larder_get_info(c[i], &info);
 		assert_int_equal(info.reconnects, 0);
@@ -254,7 +267,8 @@ int main(void)
 		cmocka_unit_test(sigstop_in_mid_get__shm_unregistered),
 		cmocka_unit_test(sigstop_in_mid_put__tcp),
 		cmocka_unit_test(sigstop_in_mid_put__shm),
-		cmocka_unit_test(sigstop_of_idle_clients__drops_none),
+		cmocka_unit_test(
+			mooncake_3937_3936_4181_sigstop_of_idle_clients__drops_none),
 	};
 	int r = cmocka_run_group_tests(tests, setup, teardown);
 
