@@ -180,7 +180,6 @@ static int start_node(struct daemon *d)
 	struct larder_node_config n;
 	struct larder_node_stats stats;
 	char boot_id[64];
-	uint64_t from_us;
 	int r;
 
 	larder_node_config_defaults(&n);
@@ -204,16 +203,13 @@ static int start_node(struct daemon *d)
 	n.max_regions = (uint32_t)config_number(c, CONFIG_node_max_regions);
 	n.verify_commit = config_number(c, CONFIG_node_verify_commit);
 	n.viewer_uid = start_viewer_uid(c);
-	from_us = start_now_us();
 	r = larder_node_open(&n, &d->node);
 	if (r)
 		return r == -ENOMEM ? LARDERD_EXIT_MEMORY : LARDERD_EXIT_INTERNAL;
 	larder_node_get_stats(d->node, &stats);
 	say(&d->log, LARDER_LOG_INFO,
-	    "objects: %llu found, %llu records dropped, in %llu ms; "
-	    "%llu bytes of metadata per object",
+	    "objects: %llu found, %llu records dropped; %llu bytes of metadata per object",
 	    (unsigned long long)stats.rebuilt_objects, (unsigned long long)stats.dropped_records,
-	    (unsigned long long)(start_now_us() - from_us) / 1000,
 	    (unsigned long long)stats.bytes_per_object);
 	return LARDERD_EXIT_OK;
 }

@@ -76,6 +76,15 @@ $(POLICY_REPLAY): $(B)/obj/tests/bench/policy_replay.o $(call archives,engine $(
 eviction: $(POLICY_REPLAY)
 	$(Q)tests/bench/eviction.py --replay $< --out docs/eviction.md
 
+# bytes per object, and what a restart with them takes: build/bench/objects.json, a line each
+BENCH_OBJECTS ?= 1000000 2000000
+.PHONY: bench-memory
+bench-memory: deps
+	@$(MAKE) --no-print-directory all $(B)/tests/e2e/test_objects
+	@mkdir -p $(B)/bench && rm -f $(B)/bench/objects.json
+	@BIN=$(abspath $(BIN)) LARDER_OBJECTS="$(BENCH_OBJECTS)" LARDER_JSON=$(B)/bench/objects.json \
+		$(B)/tests/e2e/test_objects
+
 bench: deps
 	@$(MAKE) --no-print-directory all $(B)/tests/bench/ceiling
 	@tests/bench/bench.py --bin $(abspath $(BIN)) --ceiling $(abspath $(B)/tests/bench/ceiling) \

@@ -8,6 +8,7 @@
  * which they came) and put into the policy's lists oldest first, which is the order that was lost.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -136,10 +137,12 @@ int engine_rebuild(struct engine *e, uint64_t now)
 	_cleanup_free_ struct rebuild_item *items = calloc(e->capacity, sizeof(*items));
 	struct rebuild_order b = { .engine = e, .items = items };
 	const struct rebuild_now t = { .ns = now, .wall_ms = clock_wall_ms(e->clock) };
+	uint64_t from;
 	int rc;
 
 	if (!items)
 		return -ENOMEM;
+	from = clock_now(e->clock);
 	rc = records_rebuild(e->records, e->arena, now, rebuild_found, &b, e->log, &e->rebuilt);
 	if (rc == 0)
 		rc = engine_directory_init(e);
@@ -154,5 +157,7 @@ int engine_rebuild(struct engine *e, uint64_t now)
 	for (uint32_t i = 0; i < e->n_tenants; i++)
 		memset(e->tenants[i].policy.hits, 0, sizeof(e->tenants[i].policy.hits));
 	engine_leases_rebuild(e);
+	log_info(e->log, "engine: %" PRIu64 " objects rebuilt in %" PRIu64 " ms",
+		 e->rebuilt.objects, (uint64_t)((clock_now(e->clock) - from) / NSEC_PER_MSEC));
 	return 0;
 }

@@ -105,11 +105,14 @@ static struct told told(void)
 	assert_int_equal(fseek(f, node.log_from, SEEK_SET), 0);
 	while (fgets(line, sizeof(line), f)) {
 		const char *objects = strstr(line, "objects: ");
+		const char *rebuilt = strstr(line, "objects rebuilt in ");
 		const char *ghost = strstr(line, "remembers what it evicted in ");
 
 		if (objects)
-			(void)sscanf(objects, "objects: %llu found, %llu records dropped, in %llu",
-				     &t.found, &t.dropped, &t.rebuild_ms);
+			(void)sscanf(objects, "objects: %llu found, %llu records dropped",
+				     &t.found, &t.dropped);
+		if (rebuilt)
+			(void)sscanf(rebuilt, "objects rebuilt in %llu ms", &t.rebuild_ms);
 		if (ghost)
 			(void)sscanf(ghost, "remembers what it evicted in %llu", &t.ghost_kib);
 	}
