@@ -62,3 +62,25 @@ int daemon_check(struct daemon *d)
 	daemon_memory_config(d, &m);
 	return larder_memory_check(&m) < 0 ? LARDERD_EXIT_MEMORY : LARDERD_EXIT_OK;
 }
+
+int daemon_check_tenants(struct daemon *d, int *ret_n)
+{
+	const struct config *c = &d->config;
+	char why[1024] = "";
+	struct tenants *saved;
+	int r = tenants_open(NULL, config_string(c, CONFIG_state_dir), "", &d->log, &saved, why,
+			     sizeof(why));
+
+	if (r) {
+		say(&d->log, LARDER_LOG_ERR, "%s", why);
+		return LARDERD_EXIT_STATE;
+	}
+	tenants_free(saved);
+	r = tenants_check(config_string(c, CONFIG_tenants_dir), why, sizeof(why));
+	if (r < 0) {
+		say(&d->log, LARDER_LOG_ERR, "%s", why);
+		return LARDERD_EXIT_TENANTS;
+	}
+	*ret_n = r;
+	return LARDERD_EXIT_OK;
+}

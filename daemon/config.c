@@ -16,6 +16,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include <larder/limits.h>
 #include <larder/node.h>
 
 #include "ini_file.h"
@@ -316,6 +317,21 @@ void config_dump(const struct config *c, FILE *f)
 	}
 }
 
+static void config_man_text(FILE *f, const char *text)
+{
+	for (const char *p = text; *p; p++)
+		fprintf(f, *p == '\\' ? "\\e" : *p == '-' ? "\\-" : "%c", *p);
+}
+
+void config_man_limits(FILE *f)
+{
+	for (unsigned i = 0; i < LARDER_LIMITS; i++) {
+		fprintf(f, ".TP\n.BR %s =\n", larder_limit_name(i));
+		config_man_text(f, larder_limit_text(i));
+		fprintf(f, ".\n.br\nValue: %s.\n", larder_limit_allowed(i));
+	}
+}
+
 void config_man(FILE *f)
 {
 	const char *section = "";
@@ -327,8 +343,7 @@ void config_man(FILE *f)
 			fprintf(f, ".SS [%s]\n", o->section);
 		section = o->section;
 		fprintf(f, ".TP\n.BR %s =\n", o->key);
-		for (const char *p = o->text; *p; p++)
-			fprintf(f, *p == '\\' ? "\\e" : *p == '-' ? "\\-" : "%c", *p);
+		config_man_text(f, o->text);
 		fprintf(f, "\n.br\nValue: %s", config_type_names[o->type]);
 		if (o->type == CONFIG_COUNT || o->type == CONFIG_MSEC || o->type == CONFIG_SIZE)
 			fprintf(f, ", %" PRIu64 " to %" PRIu64, o->min, o->max);

@@ -54,6 +54,8 @@ int config_validate(struct config *c);
 void config_dump(const struct config *c, FILE *f);
 /* The part of larderd.conf(5) that lists the options, as man(7) source. */
 void config_man(FILE *f);
+/* The same of the limits of tenants. */
+void config_man_limits(FILE *f);
 
 static inline const char *config_string(const struct config *c, enum config_id id)
 {

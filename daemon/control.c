@@ -8,6 +8,9 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,16 +19,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <larder/status.h>
-
 #include "control_protocol.h"
 #include "say.h"
 
 #define CONTROL_CONNS 16u
 #define CONTROL_TIMEOUT_US (LARDER_CONTROL_TIMEOUT_MS * 1000ull)
 #define CONTROL_GROUPS 1024
-
-enum control_right { RIGHT_NONE, RIGHT_STATS, RIGHT_ADMIN };
 
 struct control_conn {
 	struct control *control;
@@ -44,7 +43,8 @@ struct control_conn {
 struct control {
 	sd_event *event;
 	sd_event_source *io;
-	struct control_calls calls;
+	control_answer_fn *answer;
+	void *user;
 	const struct larder_log *log;
 	int fd;
 	struct sockaddr_un address;
@@ -89,14 +89,15 @@ static enum control_right control_right(const struct control *c, int fd)
 	size_t n = 0;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return RIGHT_NONE;
+		return CONTROL_RIGHT_NONE;
 	if (cred.uid == 0 || cred.uid == geteuid())
-		return RIGHT_ADMIN;
+		return CONTROL_RIGHT_ADMIN;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &groups_len) == 0)
 		n = groups_len / sizeof(groups[0]);
 	if (control_in_group(&cred, groups, n, c->admin_gid))
-		return RIGHT_ADMIN;
-	return control_in_group(&cred, groups, n, c->stats_gid) ? RIGHT_STATS : RIGHT_NONE;
+		return CONTROL_RIGHT_ADMIN;
+	return control_in_group(&cred, groups, n, c->stats_gid) ? CONTROL_RIGHT_STATS
+								: CONTROL_RIGHT_NONE;
 }
 
 /* Sends what is left of the answer. 1 = all of it, 0 = later, -errno. */
@@ -135,79 +136,24 @@ static int conn_send(struct control_conn *c)
 	return 1;
 }
 
-static json_t *control_refusal(const char *status, const char *text)
+json_t *control_result(json_t *result)
 {
+	return json_pack("{s:b, s:o}", "ok", 1, "result", result);
+}
+
+json_t *control_refusal(const char *status, const char *fmt, ...)
+{
+	char text[2048];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	/* text out of a file may be no UTF-8, which JSON must be */
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p >= 0x80)
+			*p = '?';
 	return json_pack("{s:b, s:s, s:s}", "ok", 0, "status", status, "error", text);
-}
-
-static json_t *control_done(int r)
-{
-	return r ? control_refusal("INTERNAL", strerror(-r)) : json_pack("{s:b, s:{}}", "ok", 1,
-									 "result");
-}
-
-static json_t *control_admin(struct control_conn *c, const char *cmd)
-{
-	const struct control_calls *calls = &c->control->calls;
-	char error[600];
-	int r;
-
-	if (c->right < RIGHT_ADMIN)
-		return control_refusal("DENIED", "only root and the group of control.admin_group "
-						 "may administer this node");
-	if (strcmp(cmd, LARDER_CONTROL_DRAIN) == 0)
-		return control_done(calls->drain(calls->user, true));
-	if (strcmp(cmd, LARDER_CONTROL_UNDRAIN) == 0)
-		return control_done(calls->drain(calls->user, false));
-	error[0] = 0;
-	r = calls->reload(calls->user, error, sizeof(error));
-	return r ? control_refusal("BAD_REQUEST", error[0] ? error : strerror(-r))
-		 : control_done(0);
-}
-
-static json_t *control_why(const struct control_calls *calls, const json_t *request)
-{
-	int status;
-	json_t *why = calls->why(calls->user, request, &status);
-
-	if (why)
-		return json_pack("{s:b, s:o}", "ok", 1, "result", why);
-	if (status == LARDER_BAD_REQUEST)
-		return control_refusal("BAD_REQUEST", "why: wanted \"tenant\", and \"ns\" and "
-						      "\"key\" as larderctl spells them");
-	return control_refusal(larder_status_name(status), status == LARDER_NOT_FOUND ?
-			       "no such tenant or namespace" : larder_status_text(status));
-}
-
-static json_t *control_answer(struct control_conn *c, const char *cmd, const json_t *request)
-{
-	const struct control_calls *calls = &c->control->calls;
-
-	if (c->right < RIGHT_STATS)
-		return control_refusal("DENIED", "only root and the groups of control.stats_group "
-						 "and control.admin_group may ask this node");
-	if (strcmp(cmd, LARDER_CONTROL_PING) == 0)
-		return control_done(0);
-	if (strcmp(cmd, LARDER_CONTROL_STATS) == 0) {
-		json_t *stats = calls->stats(calls->user);
-
-		return stats ? json_pack("{s:b, s:o}", "ok", 1, "result", stats) : NULL;
-	}
-	if (strcmp(cmd, LARDER_CONTROL_WHY) == 0)
-		return control_why(calls, request);
-	if (strcmp(cmd, LARDER_CONTROL_LEDGER) == 0) {
-		int fd = calls->ledger_fd(calls->user);
-
-		if (fd < 0)
-			return control_refusal("INTERNAL", strerror(-fd));
-		c->out_fd = fd;
-		return control_done(0);
-	}
-	if (strcmp(cmd, LARDER_CONTROL_DRAIN) == 0 || strcmp(cmd, LARDER_CONTROL_UNDRAIN) == 0 ||
-	    strcmp(cmd, LARDER_CONTROL_RELOAD) == 0)
-		return control_admin(c, cmd);
-	return control_refusal("UNSUPPORTED",
-			       "no such command: ping, stats, why, ledger, drain, undrain, reload");
 }
 
 /* Answers the line in c->in. 0 or -errno: the connection is no good. */
@@ -215,7 +161,8 @@ static int conn_line(struct control_conn *c, const char *line, size_t len)
 {
 	json_t *request = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
 	const char *cmd = json_string_value(json_object_get(request, "cmd"));
-	json_t *answer = cmd ? control_answer(c, cmd, request)
+	struct control *control = c->control;
+	json_t *answer = cmd ? control->answer(control->user, c->right, cmd, request, &c->out_fd)
 			     : control_refusal("BAD_REQUEST", "wanted one line {\"cmd\":\"...\"}");
 
 	json_decref(request);
@@ -360,7 +307,7 @@ static int control_listen(struct control *c)
 	return sd_event_add_io(c->event, &c->io, c->fd, EPOLLIN, control_accept, c);
 }
 
-int control_open(sd_event *event, const char *path, const struct control_calls *calls,
+int control_open(sd_event *event, const char *path, control_answer_fn *answer, void *user,
 		 const char *stats_group, const char *admin_group, const struct larder_log *log,
 		 struct control **ret)
 {
@@ -370,7 +317,8 @@ int control_open(sd_event *event, const char *path, const struct control_calls *
 	if (!c)
 		return -ENOMEM;
 	c->event = sd_event_ref(event);
-	c->calls = *calls;
+	c->answer = answer;
+	c->user = user;
 	c->log = log;
 	c->fd = -1;
 	c->address.sun_family = AF_UNIX;

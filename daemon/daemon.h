@@ -24,7 +24,7 @@ struct daemon_arguments {
 	bool config_required;		/* it was named */
 	const char *set[DAEMON_SET_MAX];
 	unsigned n_set;
-	bool check, dump_config, dump_man;
+	bool check, dump_config, dump_man, dump_man_limits;
 };
 
 struct daemon {
@@ -49,6 +49,8 @@ int daemon_read_config(const struct daemon_arguments *a, struct config *c);
 
 /* What can be told of the settings before anything is begun. LARDERD_EXIT_*, after a line. */
 int daemon_check(struct daemon *d);
+/* The same of the tenants' files and of the saved limits; *@ret_n: how many tenants. */
+int daemon_check_tenants(struct daemon *d, int *ret_n);
 /* The memory as it is configured; its directory goes to d->memory_dir. */
 void daemon_memory_config(struct daemon *d, struct larder_memory_config *m);
 /*
@@ -64,6 +66,8 @@ int daemon_loop(struct daemon *d);
 /* Re-reads the files; on failure @error holds the line and nothing has changed. */
 int daemon_reload(struct daemon *d, char *error, size_t size);
 
+/* Answers a request of the control socket; @user is the daemon. */
+control_answer_fn daemon_answer;
 /* The "stats" answer: a new reference or NULL. */
 json_t *daemon_stats(struct daemon *d);
 /* Answers a request "why" (control_protocol.h). NULL: *@ret_status says why not. */

@@ -14,7 +14,8 @@
 	X(MEMORY, 13, "there is not enough memory, or its directory can not be used")              \
 	X(LISTEN, 14, "an address or a socket path can not be listened on")                        \
 	X(TENANTS, 15, "a tenant's file or secret can not be used")                                \
-	X(CUT, 16, "stopped, but not all that was under way ended within drain.timeout")
+	X(CUT, 16, "stopped, but not all that was under way ended within drain.timeout")           \
+	X(STATE, 17, "the saved limits in state.dir can not be used")
 
 enum larderd_exit {
 #define EXIT_CODE_ENUM(name, code, text) LARDERD_EXIT_##name = code,

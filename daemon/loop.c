@@ -15,7 +15,6 @@
 #include <systemd/sd-daemon.h>
 
 #include "say.h"
-#include "tenants.h"
 
 #define LOOP_DRAIN_STEP_US 10000ull
 
@@ -62,7 +61,7 @@ static int loop_stop(sd_event_source *s, const struct signalfd_siginfo *si, void
 static int loop_reload(sd_event_source *s, const struct signalfd_siginfo *si, void *user)
 {
 	struct daemon *d = user;
-	char error[600];
+	char error[1536] = "";
 
 	/* the line was logged already; the old settings stay */
 	(void)daemon_reload(d, error, sizeof(error));
@@ -110,11 +109,9 @@ int daemon_reload(struct daemon *d, char *error, size_t size)
 		    new.error);
 		goto out;
 	}
-	r = tenants_load(d->node, config_string(&new, CONFIG_tenants_dir), &d->log, &d->tenants);
+	r = tenants_load(d->tenants, config_string(&new, CONFIG_tenants_dir), error, size);
 	if (r < 0) {
-		(void)snprintf(error, size, "the tenants in %s can not be used, see the log",
-			       config_string(&new, CONFIG_tenants_dir));
-		say(&d->log, LARDER_LOG_ERR, "reload refused, the old settings stay");
+		say(&d->log, LARDER_LOG_ERR, "reload refused, the old settings stay: %s", error);
 		goto out;
 	}
 	r = 0;
@@ -148,46 +145,8 @@ out:
 	return r < 0 ? r : 0;
 }
 
-static json_t *loop_stats(void *user)
-{
-	return daemon_stats(user);
-}
-
-static json_t *loop_why(void *user, const json_t *request, int *ret_status)
-{
-	return daemon_why(user, request, ret_status);
-}
-
-static int loop_drain(void *user, bool on)
-{
-	struct daemon *d = user;
-
-	if (d->stopping && !on)
-		return -EALREADY;
-	say(&d->log, LARDER_LOG_INFO, on ? "draining: nothing new is taken" : "taking work again");
-	larder_node_drain(d->node, on);
-	(void)sd_notify(0, on ? "STATUS=Draining" : "STATUS=Serving");
-	return 0;
-}
-
-static int loop_reload_call(void *user, char *error, size_t size)
-{
-	return daemon_reload(user, error, size);
-}
-
-static int loop_ledger_fd(void *user)
-{
-	struct daemon *d = user;
-
-	return larder_node_ledger_fd(d->node);
-}
-
 static int loop_sources(struct daemon *d)
 {
-	const struct control_calls calls = { .stats = loop_stats, .why = loop_why,
-					     .drain = loop_drain,
-					     .reload = loop_reload_call,
-					     .ledger_fd = loop_ledger_fd, .user = d };
 	const char *socket = config_string(&d->config, CONFIG_control_socket);
 	int r;
 
@@ -202,7 +161,7 @@ static int loop_sources(struct daemon *d)
 		return LARDERD_EXIT_INTERNAL;
 	}
 	if (socket[0] &&
-	    control_open(d->event, socket, &calls,
+	    control_open(d->event, socket, daemon_answer, d,
 			 config_string(&d->config, CONFIG_control_stats_group),
 			 config_string(&d->config, CONFIG_control_admin_group), &d->log,
 			 &d->control))
@@ -220,6 +179,7 @@ int daemon_loop(struct daemon *d)
 	}
 	r = loop_sources(d);
 	if (r == LARDERD_EXIT_OK) {
+		tenants_started(d->tenants);
 		(void)sd_notify(0, "READY=1\nSTATUS=Serving");
 		say(&d->log, LARDER_LOG_NOTICE, "ready");
 		r = sd_event_loop(d->event);

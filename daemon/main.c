@@ -10,7 +10,6 @@
 
 #include "daemon.h"
 #include "say.h"
-#include "tenants.h"
 
 #define DEFAULT_CONFIG "/etc/larder/larderd.conf"
 
@@ -24,6 +23,7 @@ static void usage(FILE *f)
 	      "      --check         read the configuration and the tenants, and stop\n"
 	      "      --dump-config   print every setting and where it came from\n"
 	      "      --dump-man      print the settings as man page source\n"
+	      "      --dump-man-limits  the same of the limits of tenants\n"
 	      "  -h, --help          this text\n"
 	      "      --version\n\n"
 	      "Exit codes:\n", f);
@@ -32,13 +32,15 @@ static void usage(FILE *f)
 #undef EXIT_CODE_LINE
 }
 
-enum { OPT_SET = 256, OPT_CHECK, OPT_DUMP, OPT_MAN, OPT_VERSION };
+enum { OPT_SET = 256, OPT_CHECK, OPT_DUMP, OPT_MAN, OPT_MAN_LIMITS, OPT_VERSION };
 
 static const struct option options[] = {
 	{ "config", required_argument, NULL, 'c' }, { "set", required_argument, NULL, OPT_SET },
 	{ "check", no_argument, NULL, OPT_CHECK },  { "dump-config", no_argument, NULL, OPT_DUMP },
-	{ "dump-man", no_argument, NULL, OPT_MAN }, { "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, OPT_VERSION }, { NULL, 0, NULL, 0 },
+	{ "dump-man", no_argument, NULL, OPT_MAN },
+	{ "dump-man-limits", no_argument, NULL, OPT_MAN_LIMITS },
+	{ "help", no_argument, NULL, 'h' },	    { "version", no_argument, NULL, OPT_VERSION },
+	{ NULL, 0, NULL, 0 },
 };
 
 /* -1 = go on; else the exit code. */
@@ -68,6 +70,9 @@ static int parse(int argc, char **argv, struct daemon_arguments *a)
 		case OPT_MAN:
 			a->dump_man = true;
 			break;
+		case OPT_MAN_LIMITS:
+			a->dump_man_limits = true;
+			break;
 		case OPT_VERSION:
 			puts("larderd " LARDER_VERSION);
 			return LARDERD_EXIT_OK;
@@ -89,10 +94,14 @@ static int run(struct daemon *d)
 {
 	const struct daemon_arguments *a = d->arguments;
 	sigset_t blocked;
-	int r;
+	int r, n;
 
 	if (a->dump_man) {
 		config_man(stdout);
+		return LARDERD_EXIT_OK;
+	}
+	if (a->dump_man_limits) {
+		config_man_limits(stdout);
 		return LARDERD_EXIT_OK;
 	}
 	r = daemon_read_config(a, &d->config);
@@ -107,10 +116,10 @@ static int run(struct daemon *d)
 		r = daemon_check(d);
 		if (r != LARDERD_EXIT_OK)
 			return r;
-		r = tenants_check(config_string(&d->config, CONFIG_tenants_dir), &d->log);
-		if (r < 0)
-			return LARDERD_EXIT_TENANTS;
-		printf("larderd: the configuration is good, %d tenants\n", r);
+		r = daemon_check_tenants(d, &n);
+		if (r != LARDERD_EXIT_OK)
+			return r;
+		printf("larderd: the configuration is good, %d tenants\n", n);
 	}
 	if (a->check || a->dump_config)
 		return LARDERD_EXIT_OK;

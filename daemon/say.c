@@ -11,12 +11,26 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+static __thread struct { char *text; size_t size; } say_copy;
+
+void say_capture(char *text, size_t size)
+{
+	say_copy.text = size ? text : NULL;
+	say_copy.size = size;
+	if (say_copy.text)
+		text[0] = '\0';
+}
+
 static void say_line(void *user, int level, const char *text)
 {
 	const char *prefix = user;
 	char line[2048];
 	int n;
 
+	if (say_copy.text && level <= LARDER_LOG_WARNING) {
+		(void)snprintf(say_copy.text, say_copy.size, "%s", text);
+		say_copy.text = NULL;
+	}
 	if (prefix)
 		n = snprintf(line, sizeof(line), "<%d>%s\n", level, text);
 	else

@@ -20,7 +20,6 @@
 #include <systemd/sd-daemon.h>
 
 #include "say.h"
-#include "tenants.h"
 
 #define HUGETLBFS_MAGIC 0x958458f6
 #define HUGE_DIR "/dev/hugepages/larder"
@@ -250,28 +249,48 @@ static int start_listen(struct daemon *d)
 	return LARDERD_EXIT_OK;
 }
 
-int daemon_start(struct daemon *d)
+static int start_tenants(struct daemon *d)
 {
 	const char *dir = config_string(&d->config, CONFIG_tenants_dir);
+	char why[1024] = "";
+	int r = tenants_open(d->node, config_string(&d->config, CONFIG_state_dir),
+			     config_string(&d->config, CONFIG_control_socket), &d->log, &d->tenants,
+			     why, sizeof(why));
+
+	if (r) {
+		say(&d->log, LARDER_LOG_ERR, "%s", why);
+		return LARDERD_EXIT_STATE;
+	}
+	r = tenants_load(d->tenants, dir, why, sizeof(why));
+	if (r < 0) {
+		say(&d->log, LARDER_LOG_ERR, "%s", why);
+		return LARDERD_EXIT_TENANTS;
+	}
+	if (r == 0)
+		say(&d->log, LARDER_LOG_WARNING, "%s holds no tenant: nobody can connect", dir);
+	return LARDERD_EXIT_OK;
+}
+
+int daemon_start(struct daemon *d)
+{
 	int r, n;
 
 	/* what can be told at once is not told after gigabytes were taken */
 	r = daemon_check(d);
 	if (r)
 		return r;
-	if (tenants_check(dir, &d->log) < 0)
-		return LARDERD_EXIT_TENANTS;
+	r = daemon_check_tenants(d, &n);
+	if (r)
+		return r;
 	r = start_memory(d);
 	if (r || d->stopping)
 		return r;
 	r = start_node(d);
 	if (r)
 		return r;
-	n = tenants_load(d->node, dir, &d->log, &d->tenants);
-	if (n < 0)
-		return LARDERD_EXIT_TENANTS;
-	if (n == 0)
-		say(&d->log, LARDER_LOG_WARNING, "%s holds no tenant: nobody can connect", dir);
+	r = start_tenants(d);
+	if (r)
+		return r;
 	r = start_listen(d);
 	if (r)
 		return r;
@@ -286,9 +305,9 @@ int daemon_start(struct daemon *d)
 void daemon_stop(struct daemon *d)
 {
 	d->reactors = reactors_stop(d->reactors);
+	d->tenants = tenants_close(d->tenants);
 	larder_node_close(d->node);
 	d->node = NULL;
 	larder_memory_close(d->memory);
 	d->memory = NULL;
-	d->tenants = tenants_free(d->tenants);
 }

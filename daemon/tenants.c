@@ -1,300 +1,404 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Tenant files. NAME.conf has one section:
- *
- *	[tenant]
- *	secret_file = /etc/larder/secrets/demo
- *	secret_file_next = /etc/larder/secrets/demo.next	; optional, valid too
- *
- * A path that does not begin with '/' is taken from the file's own directory. A secret file is
- * refused when others than its owner may read it; one trailing newline is not part of the secret.
- */
 #include "tenants.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <ini.h>
-#include <larder/types.h>
-
+#include "overrides.h"
 #include "say.h"
 
-#define SECRET_MAX 1024
-
-struct tenant_entry {
-	char name[LARDER_TENANT_NAME_MAX + 1];
-	char secret[2][SECRET_MAX];
-	size_t secret_len[2];
-};
-
 struct tenants {
-	size_t n;
-	struct tenant_entry at[];
-};
-
-struct tenant_file {
-	const char *dir;
-	const char *path;
+	struct larder_node *node;
 	const struct larder_log *log;
-	char secret[2][SECRET_MAX + 2];
-	size_t secret_len[2];
-	int error;
+	struct tenant_files *files;	/* as last loaded, without secrets; NULL before */
+	struct overrides saved, runtime;
+	bool has_runtime;		/* there is a control socket, over which they are set */
+	struct limit_set view;		/* what viewers have when nothing is set */
 };
 
-static bool tenant_name_ok(const char *name, size_t len)
+static const struct limit_set tenants_nothing;
+
+/* --- which value is in force ----------------------------------------------------------------- */
+
+static const struct limit_set *tenants_file_set(const struct tenants *t,
+						const struct tenant_files *files, const char *name)
 {
-	if (len < 1 || len > LARDER_TENANT_NAME_MAX)
-		return false;
-	for (size_t i = 0; i < len; i++)
-		if (!((name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9') ||
-		      name[i] == '-'))
-			return false;
-	return true;
+	const struct tenant_file *f = tenant_files_find(files, name);
+
+	if (strcmp(name, TENANTS_VIEW) == 0)
+		return &t->view;
+	return f ? &f->limits : &tenants_nothing;
 }
 
-static int secret_read(struct tenant_file *t, const char *value, unsigned which)
+/* The value of one limit, and who gave it ("": nobody). */
+static uint64_t tenants_value(const struct tenants *t, const struct tenant_files *files,
+			      const char *name, unsigned limit, const char **ret_who)
 {
-	char path[4096];
-	struct stat st;
-	ssize_t n;
-	int fd, r;
+	const struct { const char *who; const struct limit_set *set; } from[] = {
+		{ "run-time", overrides_find(&t->runtime, name) },
+		{ "saved", overrides_find(&t->saved, name) },
+		{ strcmp(name, TENANTS_VIEW) == 0 ? "built-in" : "file's",
+		  tenants_file_set(t, files, name) },
+	};
 
-	if (snprintf(path, sizeof(path), "%s%s%s", value[0] == '/' ? "" : t->dir,
-		     value[0] == '/' ? "" : "/", value) >= (int)sizeof(path)) {
-		say(t->log, LARDER_LOG_ERR, "%s: the path of its secret is too long", t->path);
-		return -ENAMETOOLONG;
+	for (unsigned i = 0; i < 3; i++) {
+		if (from[i].set->given & 1u << limit) {
+			*ret_who = from[i].who;
+			return from[i].set->value[limit];
+		}
 	}
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		r = -errno;
-		say(t->log, LARDER_LOG_ERR, "%s: can not read its secret %s: %s", t->path, path,
-		    strerror(-r));
-		if (fd >= 0)
-			(void)close(fd);
-		return r;
-	}
-	n = read(fd, t->secret[which], SECRET_MAX + 2);
-	r = n < 0 ? -errno : 0;
-	(void)close(fd);	/* only read from */
-	if (S_ISREG(st.st_mode) && (st.st_mode & 077)) {
-		say(t->log, LARDER_LOG_ERR,
-		    "%s: others than its owner may read %s: chmod 0400 it first", t->path, path);
-		return -EPERM;
-	}
-	if (n > 0 && t->secret[which][n - 1] == '\n')
-		n--;
-	if (n < 1 || n > SECRET_MAX) {
-		say(t->log, LARDER_LOG_ERR, "%s: its secret %s must have 1 to %d bytes", t->path,
-		    path, SECRET_MAX);
-		return r ? r : -EINVAL;
-	}
-	t->secret_len[which] = (size_t)n;
+	*ret_who = "";
 	return 0;
 }
 
-static int tenant_handler(void *user, const char *section, const char *key, const char *value)
+static void tenants_merge(const struct tenants *t, const struct tenant_files *files,
+			  const char *name, struct larder_tenant_limits *ret)
 {
-	struct tenant_file *t = user;
+	const char *who;
 
-	if (t->error)
-		return 0;
-	if (strcmp(section, "tenant") == 0 && strcmp(key, "secret_file") == 0) {
-		t->error = secret_read(t, value, 0);
-	} else if (strcmp(section, "tenant") == 0 && strcmp(key, "secret_file_next") == 0) {
-		t->error = secret_read(t, value, 1);
-	} else {
-		say(t->log, LARDER_LOG_ERR, "%s: no such setting: [%s] %s", t->path, section, key);
-		t->error = -EINVAL;
-	}
-	return t->error == 0;
+	*ret = (struct larder_tenant_limits){ .tenant = name };
+	for (unsigned i = 0; i < LARDER_LIMITS; i++)
+		ret->limits.value[i] = tenants_value(t, files, name, i, &who);
 }
 
-static int tenant_parse(const char *dir, const char *path, const struct larder_log *log,
-			struct tenant_file *t)
+/*
+ * The one place from which the node's limits are set: those of @files, of viewers, and nothing for
+ * tenants that are about to go, so that what they were guaranteed is free for the others.
+ */
+static int tenants_apply(struct tenants *t, const struct tenant_files *files, char *error,
+			 size_t size)
 {
+	size_t n_old = t->files ? t->files->n : 0, n = 0;
+	struct larder_tenant_limits *all = calloc(files->n + n_old + 1, sizeof(*all));
 	int r;
 
-	*t = (struct tenant_file){ .dir = dir, .path = path, .log = log };
-	r = ini_parse(path, tenant_handler, t);
-	if (t->error)
-		return t->error;
-	if (r) {
-		say(log, LARDER_LOG_ERR, "%s:%d: %s", path, r > 0 ? r : 0,
-		    r > 0 ? "not a [section], a key = value, or a comment" : "can not be read");
-		return -EINVAL;
-	}
-	if (!t->secret_len[0]) {
-		say(log, LARDER_LOG_ERR, "%s: [tenant] secret_file is missing", path);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static int tenant_read(const char *dir, const char *file, const struct larder_log *log,
-		       struct tenant_entry *e)
-{
-	struct tenant_file *t;
-	char path[4096];
-	size_t len = strlen(file) - strlen(".conf");
-	int r;
-
-	if (snprintf(path, sizeof(path), "%s/%s", dir, file) >= (int)sizeof(path)) {
-		say(log, LARDER_LOG_ERR, "%s: its path is too long", file);
-		return -ENAMETOOLONG;
-	}
-	if (!tenant_name_ok(file, len)) {
-		say(log, LARDER_LOG_ERR, "%s: a tenant's name is 1 to %u of a-z, 0-9 and '-'", path,
-		    LARDER_TENANT_NAME_MAX);
-		return -EINVAL;
-	}
-	memcpy(e->name, file, len);
-	t = calloc(1, sizeof(*t));
-	if (!t)
+	if (!all) {
+		(void)snprintf(error, size, "no memory for the limits of %zu tenants", files->n);
 		return -ENOMEM;
-	r = tenant_parse(dir, path, log, t);
-	for (int i = 0; r == 0 && i < 2; i++) {
-		e->secret_len[i] = t->secret_len[i];
-		memcpy(e->secret[i], t->secret[i], t->secret_len[i]);
 	}
-	explicit_bzero(t, sizeof(*t));
-	free(t);
+	for (size_t i = 0; i < files->n; i++)
+		tenants_merge(t, files, files->at[i].name, &all[n++]);
+	for (size_t i = 0; i < n_old; i++)
+		if (!tenant_files_find(files, t->files->at[i].name))
+			all[n++].tenant = t->files->at[i].name;
+	tenants_merge(t, files, TENANTS_VIEW, &all[n++]);
+	say_capture(error, size);	/* the node says what is wrong with them */
+	r = larder_node_set_limits(t->node, all, n, NULL);
+	say_capture(NULL, 0);
+	if (r && !error[0])
+		(void)snprintf(error, size, "the limits can not be set: %s", strerror(-r));
+	free(all);
 	return r;
 }
 
-static int tenant_is_conf(const struct dirent *d)
-{
-	size_t n = strlen(d->d_name);
+/* --- loading --------------------------------------------------------------------------------- */
 
-	return d->d_name[0] != '.' && n > 5 && strcmp(d->d_name + n - 5, ".conf") == 0;
+static int tenant_give(struct tenants *t, const struct tenant_file *f, char *error, size_t size)
+{
+	int r = larder_node_tenant_add(t->node, f->name, f->secret[0], f->secret_len[0],
+				       f->secret_len[1] ? f->secret[1] : NULL, f->secret_len[1]);
+
+	if (r)
+		(void)snprintf(error, size, "tenant %s can not be added: %s", f->name,
+			       strerror(-r));
+	return r;
 }
 
-static int tenants_read(const char *dir, const struct larder_log *log, struct tenants **ret)
+/* Takes those of @files that were not there before away again; @n of them were looked at. */
+static void tenants_take_back(struct tenants *t, const struct tenant_files *files, size_t n)
 {
-	struct dirent **names = NULL;
-	struct tenants *t;
-	int n = scandir(dir, &names, tenant_is_conf, alphasort);
+	while (n-- > 0)
+		if (!tenant_files_find(t->files, files->at[n].name))
+			(void)larder_node_tenant_remove(t->node, files->at[n].name);
+}
+
+/* What can fail comes first, and what it did is taken back. */
+static int tenants_give(struct tenants *t, const struct tenant_files *files, char *error,
+			size_t size)
+{
 	int r = 0;
+	size_t i;
 
-	if (n < 0) {
-		r = -errno;
-		say(log, LARDER_LOG_ERR, "%s: can not read the tenants: %s", dir, strerror(-r));
+	for (i = 0; i < files->n && !r; i++)
+		if (!tenant_files_find(t->files, files->at[i].name))
+			r = tenant_give(t, &files->at[i], error, size);
+	if (r) {
+		tenants_take_back(t, files, i - 1);
 		return r;
 	}
-	t = calloc(1, sizeof(*t) + (size_t)n * sizeof(t->at[0]));
-	if (!t) {
-		say(log, LARDER_LOG_ERR, "%s: no memory for %d tenants", dir, n);
-		r = -ENOMEM;
-	}
-	for (int i = 0; i < n; i++) {
-		if (!r)
-			r = tenant_read(dir, names[i]->d_name, log, &t->at[t->n++]);
-		free(names[i]);
-	}
-	free(names);
+	r = tenants_apply(t, files, error, size);
+	/* a known one gets its secrets: no entry is made, so this does not fail */
+	for (i = 0; i < files->n && !r; i++)
+		if (tenant_files_find(t->files, files->at[i].name))
+			r = tenant_give(t, &files->at[i], error, size);
 	if (r)
-		t = tenants_free(t);
-	*ret = t;
+		tenants_take_back(t, files, files->n);
 	return r;
 }
 
-struct tenants *tenants_free(struct tenants *t)
+static void tenants_remove_gone(struct tenants *t, const struct tenant_files *now)
 {
-	if (t)
-		explicit_bzero(t->at, t->n * sizeof(t->at[0]));
-	free(t);
-	return NULL;
-}
+	for (size_t i = 0; t->files && i < t->files->n; i++) {
+		const char *name = t->files->at[i].name;
 
-int tenants_check(const char *dir, const struct larder_log *log)
-{
-	struct tenants *t;
-	int r = tenants_read(dir, log, &t);
-
-	if (r)
-		return r;
-	r = (int)t->n;
-	tenants_free(t);
-	return r;
-}
-
-static bool tenants_has(const struct tenants *t, const char *name)
-{
-	for (size_t i = 0; t && i < t->n; i++)
-		if (strcmp(t->at[i].name, name) == 0)
-			return true;
-	return false;
-}
-
-static int tenant_give(struct larder_node *node, const struct tenant_entry *e)
-{
-	return larder_node_tenant_add(node, e->name, e->secret[0], e->secret_len[0],
-				      e->secret_len[1] ? e->secret[1] : NULL, e->secret_len[1]);
-}
-
-/* Gives @node those of @t whose being in @before is @known. 0 or -errno after one line. */
-static int tenants_give(struct larder_node *node, const struct tenants *t,
-			const struct tenants *before, bool known, const struct larder_log *log)
-{
-	for (size_t i = 0; i < t->n; i++) {
-		const struct tenant_entry *e = &t->at[i];
-		int r;
-
-		if (tenants_has(before, e->name) != known)
-			continue;
-		r = tenant_give(node, e);
-		if (r == 0)
-			continue;
-		say(log, LARDER_LOG_ERR, "tenant %s can not be added: %s", e->name, strerror(-r));
-		/* the new ones before it go again; the known ones can't fail: no entry is made */
-		while (!known && i-- > 0)
-			if (!tenants_has(before, t->at[i].name))
-				(void)larder_node_tenant_remove(node, t->at[i].name);
-		return r;
-	}
-	return 0;
-}
-
-static void tenants_remove_gone(struct larder_node *node, const struct tenants *before,
-				const struct tenants *now, const struct larder_log *log)
-{
-	for (size_t i = 0; before && i < before->n; i++) {
-		const char *name = before->at[i].name;
-
-		if (tenants_has(now, name))
+		if (tenant_files_find(now, name))
 			continue;
 		/* it was loaded, so it is there */
-		(void)larder_node_tenant_remove(node, name);
-		say(log, LARDER_LOG_NOTICE, "tenant %s is removed: nobody is let in as it, its "
+		(void)larder_node_tenant_remove(t->node, name);
+		say(t->log, LARDER_LOG_NOTICE, "tenant %s is removed: nobody is let in as it, its "
 		    "objects stay", name);
 	}
 }
 
-int tenants_load(struct larder_node *node, const char *dir, const struct larder_log *log,
-		 struct tenants **loaded)
+/* Each value of a file that another one hides. */
+static void tenants_tell_hidden(const struct tenants *t)
 {
-	struct tenants *t;
-	int r = tenants_read(dir, log, &t);
+	for (size_t i = 0; i < t->files->n; i++) {
+		const struct tenant_file *f = &t->files->at[i];
+
+		for (unsigned l = 0; l < LARDER_LIMITS; l++) {
+			char in_file[LARDER_LIMIT_TEXT], wins[LARDER_LIMIT_TEXT];
+			const char *who;
+			uint64_t v = tenants_value(t, t->files, f->name, l, &who);
+
+			if (!(f->limits.given & 1u << l) || strcmp(who, "file's") == 0)
+				continue;
+			say(t->log, LARDER_LOG_NOTICE, "tenant %s: %s = %s of its file does not "
+			    "count: the %s value %s wins", f->name, larder_limit_name(l),
+			    larder_limit_format(l, f->limits.value[l], in_file), who,
+			    larder_limit_format(l, v, wins));
+		}
+	}
+}
+
+/* Each of @ended, with what is in force in its place. */
+static void tenants_tell_ended(const struct tenants *t, const struct overrides *ended)
+{
+	for (size_t i = 0; i < ended->n; i++) {
+		const struct override *e = &ended->at[i];
+
+		for (unsigned l = 0; l < LARDER_LIMITS; l++) {
+			char was[LARDER_LIMIT_TEXT], now[LARDER_LIMIT_TEXT];
+			const char *who;
+			uint64_t v = tenants_value(t, t->files, e->tenant, l, &who);
+
+			if (!(e->set.given & 1u << l))
+				continue;
+			say(t->log, LARDER_LOG_NOTICE, "tenant %s: the run-time value %s = %s "
+			    "ended with the process: the %s value %s takes its place", e->tenant,
+			    larder_limit_name(l), larder_limit_format(l, e->set.value[l], was),
+			    *who ? who : "default", larder_limit_format(l, v, now));
+		}
+	}
+}
+
+int tenants_load(struct tenants *t, const char *dir, char *error, size_t size)
+{
+	struct tenant_files *files;
+	int r = tenant_files_read(dir, error, size, &files);
 
 	if (r)
 		return r;
-	/* what can fail comes first */
-	r = tenants_give(node, t, *loaded, false, log);
-	if (r == 0)
-		r = tenants_give(node, t, *loaded, true, log);
+	r = tenants_give(t, files, error, size);
+	if (r) {
+		tenant_files_free(files);
+		return r;
+	}
+	tenants_remove_gone(t, files);
+	tenant_files_forget_secrets(files);	/* the node has its copies */
+	tenant_files_free(t->files);
+	t->files = files;
+	tenants_tell_hidden(t);
+	return (int)files->n;
+}
+
+int tenants_check(const char *dir, char *error, size_t size)
+{
+	struct tenant_files *files;
+	int r = tenant_files_read(dir, error, size, &files);
+
+	if (r)
+		return r;
+	r = (int)files->n;
+	tenant_files_free(files);
+	return r;
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+static int tenants_paths(struct tenants *t, const char *state_dir, const char *control_socket,
+			 char *error, size_t size)
+{
+	t->saved.what = "saved";
+	t->runtime.what = "run-time";
+	if (snprintf(t->saved.path, OVERRIDES_PATH, "%s/limits", state_dir) >= OVERRIDES_PATH ||
+	    snprintf(t->runtime.path, OVERRIDES_PATH, "%s.limits", control_socket) >=
+		    OVERRIDES_PATH) {
+		(void)snprintf(error, size, "state.dir %s: the path is too long", state_dir);
+		return -ENAMETOOLONG;
+	}
+	return 0;
+}
+
+void tenants_started(struct tenants *t)
+{
+	struct overrides ended = { .what = "run-time" };
+	char why[1024] = "";
+
+	if (!t->has_runtime)
+		return;
+	strcpy(ended.path, t->runtime.path);		/* the same size */
+	if (overrides_read(&ended, why, sizeof(why)))
+		say(t->log, LARDER_LOG_WARNING, "which run-time limits ended with the last process "
+		    "can not be told: %s", why);
+	tenants_tell_ended(t, &ended);
+	overrides_done(&ended);
+	if (overrides_write(&t->runtime, why, sizeof(why)))	/* none so far: no file */
+		say(t->log, LARDER_LOG_WARNING, "%s", why);
+}
+
+int tenants_open(struct larder_node *node, const char *state_dir, const char *control_socket,
+		 const struct larder_log *log, struct tenants **ret, char *error, size_t size)
+{
+	struct tenants *t = calloc(1, sizeof(*t));
+	struct larder_limits view;
+	int r;
+
+	if (!t) {
+		(void)snprintf(error, size, "no memory for the tenants");
+		return -ENOMEM;
+	}
+	t->node = node;
+	t->log = log;
+	t->has_runtime = control_socket[0];
+	r = tenants_paths(t, state_dir, control_socket, error, size);
+	if (!r)
+		r = overrides_read(&t->saved, error, size);
 	if (r) {
 		tenants_free(t);
 		return r;
 	}
-	tenants_remove_gone(node, *loaded, t, log);
-	for (size_t i = 0; i < t->n; i++)	/* the node has its copies */
-		explicit_bzero(t->at[i].secret, sizeof(t->at[i].secret));
-	tenants_free(*loaded);
-	*loaded = t;
-	return (int)t->n;
+	if (node && larder_node_get_limits(node, TENANTS_VIEW, &view, NULL) == 0)
+		for (unsigned i = 0; i < LARDER_LIMITS; i++) {
+			t->view.value[i] = view.value[i];
+			t->view.given |= view.value[i] ? 1u << i : 0;
+		}
+	*ret = t;
+	return 0;
+}
+
+struct tenants *tenants_free(struct tenants *t)
+{
+	if (!t)
+		return NULL;
+	tenant_files_free(t->files);
+	overrides_done(&t->saved);
+	overrides_done(&t->runtime);
+	free(t);
+	return NULL;
+}
+
+struct tenants *tenants_close(struct tenants *t)
+{
+	struct overrides ended;
+	char why[1024] = "";
+
+	if (!t)
+		return NULL;
+	ended = t->runtime;
+	t->runtime.at = NULL;
+	t->runtime.n = 0;
+	tenants_tell_ended(t, &ended);
+	if (ended.n && overrides_write(&t->runtime, why, sizeof(why)))
+		say(t->log, LARDER_LOG_WARNING, "%s", why);
+	overrides_done(&ended);
+	return tenants_free(t);
+}
+
+/* --- limits of one tenant -------------------------------------------------------------------- */
+
+bool tenants_configured(const struct tenants *t, const char *name)
+{
+	return tenant_files_find(t->files, name) != NULL;
+}
+
+int tenants_get_limits(const struct tenants *t, const char *name, struct tenants_limits *ret)
+{
+	if (!tenants_configured(t, name) && strcmp(name, TENANTS_VIEW) != 0)
+		return -ENOENT;
+	ret->file = *tenants_file_set(t, t->files, name);
+	ret->saved = *overrides_find(&t->saved, name);
+	ret->runtime = *overrides_find(&t->runtime, name);
+	return larder_node_get_limits(t->node, name, NULL, &ret->effective);
+}
+
+static void tenants_tell_set(const struct tenants *t, const char *name,
+			     const struct limit_set *set, uint32_t drop, bool runtime)
+{
+	const char *how = runtime ? "until this process ends" : "saved";
+	char text[LARDER_LIMIT_TEXT];
+
+	for (unsigned l = 0; l < LARDER_LIMITS; l++)
+		if (drop & 1u << l)
+			say(t->log, LARDER_LOG_NOTICE, "tenant %s: the %s value of %s is taken "
+			    "back", name, runtime ? "run-time" : "saved", larder_limit_name(l));
+		else if (set->given & 1u << l)
+			say(t->log, LARDER_LOG_NOTICE, "tenant %s: %s = %s, %s", name,
+			    larder_limit_name(l), larder_limit_format(l, set->value[l], text), how);
+}
+
+int tenants_set_limits(struct tenants *t, const char *name, const struct limit_set *set,
+		       uint32_t drop, bool runtime, char *error, size_t size)
+{
+	struct overrides *o = runtime ? &t->runtime : &t->saved, before = { .n = 0 };
+	char ignored[256];
+	int r;
+
+	if (!tenants_configured(t, name) && strcmp(name, TENANTS_VIEW) != 0) {
+		(void)snprintf(error, size, "no such tenant: %s", name);
+		return -ENOENT;
+	}
+	r = overrides_copy(&before, o);
+	if (!r)
+		r = overrides_change(o, name, set, drop);
+	if (r) {
+		overrides_done(&before);
+		(void)snprintf(error, size, "no memory for the limits of tenant %s", name);
+		return r;
+	}
+	r = tenants_apply(t, t->files, error, size);
+	if (!r) {
+		r = overrides_write(o, error, size);
+		if (r)
+			/* EINVAL says that the values were at fault, and they were not */
+			r = r == -EINVAL ? -EIO : r;
+	}
+	if (!r) {
+		overrides_done(&before);
+		tenants_tell_set(t, name, set, drop, runtime);
+		return 0;
+	}
+	overrides_done(o);
+	*o = before;
+	/* they were in force a moment ago */
+	(void)tenants_apply(t, t->files, ignored, sizeof(ignored));
+	return r;
+}
+
+void tenants_forget(struct tenants *t, const char *name)
+{
+	char why[1024] = "";
+	struct overrides *both[] = { &t->saved, &t->runtime };
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (!overrides_find(both[i], name)->given)
+			continue;
+		overrides_forget(both[i], name);
+		if (overrides_write(both[i], why, sizeof(why)))
+			say(t->log, LARDER_LOG_WARNING, "limits of tenant %s come back with its "
+			    "name: %s", name, why);
+	}
 }

@@ -53,8 +53,10 @@ $(BIN)/larderd: $(call objs,$(DAEMON_SRCS)) $(LIB)/liblarder-node.a
 $(B)/man/larderd.conf.5: packaging/man/larderd.conf.5.in $(BIN)/larderd
 	@mkdir -p $(@D)
 	$(Q)$(BIN)/larderd --dump-man >$@.options
-	$(Q)sed -e '/@OPTIONS@/{r $@.options' -e 'd}' -e 's/@VERSION@/$(VERSION)/' $< >$@
-	$(Q)rm -f $@.options
+	$(Q)$(BIN)/larderd --dump-man-limits >$@.limits
+	$(Q)sed -e '/@OPTIONS@/{r $@.options' -e 'd}' -e '/@LIMITS@/{r $@.limits' -e 'd}' \
+		-e 's/@VERSION@/$(VERSION)/' $< >$@
+	$(Q)rm -f $@.options $@.limits
 
 PROGRAMS := $(BIN)/larderd $(BIN)/larderctl
 LIBRARIES := $(LIB)/liblarder.so.$(SOVERSION) $(LIB)/liblarder.a $(LIB)/liblarder-node.a

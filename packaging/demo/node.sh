@@ -19,6 +19,8 @@ demo_setup() {
 		shm = $SOCKET
 		[tenants]
 		dir = $WORK/tenants.d
+		[state]
+		dir = $WORK/state
 		[control]
 		socket = $CONTROL
 		[log]

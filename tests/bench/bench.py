@@ -55,6 +55,7 @@ class Node:
         settings = {
             "memory.dir": self.memory, "memory.size": size_bytes, "listen.tcp": "127.0.0.1:0",
             "listen.shm": self.work / "sock", "tenants.dir": tenants,
+            "state.dir": self.work / "state",
             "control.socket": self.work / "control", "node.credits": 128,
         }
         argv = [bin_dir / "larderd", "-c", "/dev/null"]

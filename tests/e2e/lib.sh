@@ -52,6 +52,8 @@ settings() {
 		shm = $WORK/larder.sock
 		[tenants]
 		dir = $WORK/tenants.d
+		[state]
+		dir = $WORK/state
 		[control]
 		socket = $WORK/control.sock
 	EOF

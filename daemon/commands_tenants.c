@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands about tenants and their limits. */
+#include <errno.h>
+#include <string.h>
+
+#include "commands.h"
+
+static const char *command_tenant(const json_t *request)
+{
+	return json_string_value(json_object_get(request, "tenant"));
+}
+
+static void quota_add(json_t *o, const char *name, const struct limit_set *set, unsigned limit)
+{
+	if (set->given & 1u << limit)
+		/* a failure leaves it out; the reply as a whole is checked */
+		(void)json_object_set_new(o, name, json_integer((json_int_t)set->value[limit]));
+}
+
+json_t *command_quota(struct daemon *d, const json_t *request, int *ret_fd)
+{
+	const char *tenant = command_tenant(request);
+	struct tenants_limits limits;
+	json_t *all;
+
+	if (!tenant)
+		return control_refusal("BAD_REQUEST", "quota: wanted \"tenant\"");
+	if (tenants_get_limits(d->tenants, tenant, &limits))
+		return control_refusal("NOT_FOUND", "no such tenant: %s", tenant);
+	all = json_object();
+	for (unsigned i = 0; i < LARDER_LIMITS; i++) {
+		json_t *o = json_pack("{s:I}", "effective",
+				      (json_int_t)limits.effective.value[i]);
+
+		quota_add(o, "file", &limits.file, i);
+		quota_add(o, "saved", &limits.saved, i);
+		quota_add(o, "runtime", &limits.runtime, i);
+		(void)json_object_set_new(all, larder_limit_name(i), o);
+	}
+	return control_result(all);
+}
+
+/* "limits" of a request: NULL, or the refusal. */
+static json_t *quota_parse(const json_t *request, struct limit_set *set, uint32_t *drop)
+{
+	json_t *limits = json_object_get(request, "limits"), *value;
+	const char *name;
+
+	if (!json_is_object(limits) || json_object_size(limits) == 0)
+		return control_refusal("BAD_REQUEST", "quota_set: wanted \"tenant\", and "
+				       "\"limits\": a number or null for each limit's name");
+	json_object_foreach(limits, name, value) {
+		int limit = larder_limit_find(name);
+
+		if (limit < 0)
+			return control_refusal("BAD_REQUEST", "no such limit: %s", name);
+		if (json_is_null(value)) {
+			*drop |= 1u << limit;
+			continue;
+		}
+		set->value[limit] = (uint64_t)json_integer_value(value);
+		set->given |= 1u << limit;
+		if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+		    !larder_limit_valid((unsigned)limit, set->value[limit]))
+			return control_refusal("BAD_REQUEST", "%s can not be that: wanted %s", name,
+					       larder_limit_allowed((unsigned)limit));
+	}
+	return NULL;
+}
+
+json_t *command_quota_set(struct daemon *d, const json_t *request, int *ret_fd)
+{
+	const char *tenant = command_tenant(request);
+	bool runtime = json_is_true(json_object_get(request, "runtime"));
+	struct limit_set set = { .given = 0 };
+	char error[1536] = "";
+	uint32_t drop = 0;
+	json_t *refusal;
+	int r;
+
+	if (!tenant)
+		return control_refusal("BAD_REQUEST", "quota_set: wanted \"tenant\"");
+	refusal = quota_parse(request, &set, &drop);
+	if (refusal)
+		return refusal;
+	r = tenants_set_limits(d->tenants, tenant, &set, drop, runtime, error, sizeof(error));
+	if (r == 0)
+		return control_result(json_object());
+	return control_refusal(r == -ENOENT ? "NOT_FOUND" :
+			       r == -EINVAL || r == -ENOSPC ? "BAD_REQUEST" : "IO", "%s", error);
+}
