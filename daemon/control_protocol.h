@@ -21,7 +21,9 @@
  * "stats"	stats group	what struct larder_node_stats says, by groups: version, uptime_ms,
  *		draining, drained (nothing is under way), then the objects "memory", "objects",
  *		"connections" of figures, and "tenants": for each tenant's name an object of
- *		figures out of the ledger.
+ *		figures out of the ledger, with "refused_by", an object with what each limit
+ *		refused, and "warning" where there is one: "puts_never_hit", a thousand objects
+ *		or more were stored since one was last found.
  * "why"	stats group	what became of a key; the request has "tenant", and "ns" and
  *		"key" as larderctl spells them. "fate": "present", "evicted", "refused" or "unknown"
  *		(not in the record); "record_ms" and "record_entries", how far back the record goes;
@@ -30,9 +32,9 @@
  *		NOT_FOUND: no such tenant or namespace.
  * "tenants"	stats group	"tenants": an array of objects with "name", "configured" (else it is
  *		left over in the memory), "objects", "value_bytes", "resident_bytes".
- * "quota"	stats group	the limits of "tenant": for each limit's name an object with
- *		"effective" and, where it has one, "file", "saved" and "runtime"; the last of these
- *		wins.
+ * "quota"	stats group	the limits of "tenant" ("_view": of all viewers): for each limit's
+ *		name an object with "effective" and, where it has one, "file", "saved" and
+ *		"runtime"; the last of these wins.
  * "quota_set"	admin group	"tenant", "limits": {NAME: integer or null, ...} and "runtime": true
  *		for values that end with the process; else they are saved and outlive it. null takes
  *		back the value that was set so before. {}, or BAD_REQUEST and nothing was changed.

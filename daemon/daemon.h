@@ -15,6 +15,7 @@
 #include "exit_codes.h"
 #include "reactors.h"
 #include "tenants.h"
+#include "watch.h"
 
 #define DAEMON_SET_MAX 64
 
@@ -41,6 +42,7 @@ struct daemon {
 	sd_event_source *drain_timer;
 	uint64_t drain_deadline_us;
 	uint64_t progress_us;		/* when a terminal was last told how the start goes on */
+	struct watch watch;
 	bool stopping;
 };
 
@@ -70,6 +72,10 @@ int daemon_reload(struct daemon *d, char *error, size_t size);
 control_answer_fn daemon_answer;
 /* The "stats" answer: a new reference or NULL. */
 json_t *daemon_stats(struct daemon *d);
+/* Its part about tenants. */
+json_t *daemon_stats_tenants(struct daemon *d);
+/* Looks whether a tenant's figures want attention, and says so. */
+void daemon_watch(struct daemon *d);
 /* Answers a request "why" (control_protocol.h). NULL: *@ret_status says why not. */
 json_t *daemon_why(struct daemon *d, const json_t *request, int *ret_status);
 

@@ -17,6 +17,7 @@
 #include "say.h"
 
 #define LOOP_DRAIN_STEP_US 10000ull
+#define LOOP_WATCH_US 10000000ull
 
 static int loop_drain_step(sd_event_source *s, uint64_t usec, void *user)
 {
@@ -92,6 +93,13 @@ static int loop_watchdog(sd_event_source *s, uint64_t usec, void *user)
 	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 }
 
+static int loop_watch(sd_event_source *s, uint64_t usec, void *user)
+{
+	daemon_watch(user);
+	(void)sd_event_source_set_time_relative(s, LOOP_WATCH_US);
+	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+}
+
 int daemon_reload(struct daemon *d, char *error, size_t size)
 {
 	struct config new;
@@ -156,7 +164,9 @@ static int loop_sources(struct daemon *d)
 	    (r = sd_event_add_io(d->event, NULL, reactors_failed_fd(d->reactors), EPOLLIN,
 				 loop_reactor_failed, d)) < 0 ||
 	    (r = sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, 0, 0, loop_watchdog,
-					    d)) < 0) {
+					    d)) < 0 ||
+	    (r = sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, LOOP_WATCH_US, 0,
+					    loop_watch, d)) < 0) {
 		say(&d->log, LARDER_LOG_ERR, "the control loop can not start: %s", strerror(-r));
 		return LARDERD_EXIT_INTERNAL;
 	}

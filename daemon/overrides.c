@@ -135,7 +135,8 @@ static int overrides_line(void *user, const struct ini_line *l)
 		return overrides_fail(r, l, "its first setting must be its version");
 	if (r->complete)
 		return overrides_fail(r, l, "something after its end");
-	if (strcmp(l->section, "_end") == 0 && strcmp(l->key, "complete") == 0) {
+	if (strcmp(l->section, "_end") == 0 && strcmp(l->key, "complete") == 0 &&
+	    strcmp(l->value, "yes") == 0) {
 		r->complete = true;
 		return 0;
 	}

@@ -4,19 +4,11 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <larder/key.h>
-#include <larder/ledger.h>
 #include <larder/status.h>
 
-static void stats_add(json_t *o, const char *name, uint64_t n)
-{
-	/* a failure leaves the field out; the caller checks the document as a whole */
-	(void)json_object_set_new(o, name, json_integer((json_int_t)n));
-}
+#include "stats.h"
 
 static json_t *stats_memory(const struct larder_node_stats *s)
 {
@@ -61,94 +53,6 @@ static json_t *stats_connections(const struct larder_node_stats *s)
 	stats_add(o, "regions", s->regions);
 	stats_add(o, "region_bytes", s->region_bytes);
 	return o;
-}
-
-/*
- * Seconds: half of the victims had been touched within that time. A bound of the ledger's buckets,
- * so it is right to a factor of four; 0 = there were none.
- */
-static uint64_t stats_age(const uint64_t evicted[LARDER_LEDGER_AGES])
-{
-	uint64_t all = 0, seen = 0;
-
-	for (unsigned i = 0; i < LARDER_LEDGER_AGES; i++)
-		all += evicted[i];
-	for (unsigned i = 0; all && i < LARDER_LEDGER_AGES; i++) {
-		seen += evicted[i];
-		if (2 * seen >= all)
-			return 1ull << 2 * i;
-	}
-	return 0;
-}
-
-/* One tenant's line: its gauges, and its usage summed over the writers. */
-static json_t *stats_tenant(const struct larder_ledger_header *h, const char *base, uint32_t slot)
-{
-	const struct larder_gauges *g =
-		(const void *)(base + h->section[LARDER_SECTION_GAUGES].offset);
-	const struct larder_usage *u =
-		(const void *)(base + h->section[LARDER_SECTION_USAGE].offset);
-	uint64_t ops = 0, in = 0, out = 0, hits = 0, gets = 0, puts = 0, evicted = 0, refused = 0;
-	uint64_t ages[LARDER_LEDGER_AGES] = { 0 };
-	json_t *o = json_object();
-
-	for (uint32_t w = 0; w < h->writers; w++) {
-		const struct larder_usage *one = &u[w * h->tenants + slot];
-
-		for (unsigned i = 0; i < LARDER_OP_MAX; i++)
-			ops += one->ops[i];
-		gets += one->ops[LARDER_OP_GET];
-		puts += one->ops[LARDER_OP_PUT] + one->ops[LARDER_OP_PUT_COMMIT];
-		hits += one->get_hits;
-		in += one->bytes[LARDER_CAUSE_CLIENT_WRITE];
-		out += one->bytes[LARDER_CAUSE_CLIENT_READ] + one->bytes[LARDER_CAUSE_VIEW];
-		evicted += one->evicted_objects;
-		for (unsigned i = 0; i < LARDER_LEDGER_AGES; i++)
-			ages[i] += one->evicted_age[i];
-		refused += one->status[LARDER_NO_SPACE] + one->status[LARDER_QUOTA] +
-			   one->status[LARDER_THROTTLED] + one->status[LARDER_DRAINING];
-	}
-	stats_add(o, "objects", g[slot].objects);
-	stats_add(o, "resident_bytes", g[slot].resident_bytes);
-	stats_add(o, "leases", g[slot].leases);
-	stats_add(o, "connections", g[slot].connections);
-	stats_add(o, "operations", ops);
-	stats_add(o, "gets", gets);
-	stats_add(o, "get_hits", hits);
-	stats_add(o, "puts", puts);
-	stats_add(o, "bytes_in", in);
-	stats_add(o, "bytes_out", out);
-	stats_add(o, "evicted_objects", evicted);
-	stats_add(o, "evicted_age_s", stats_age(ages));
-	stats_add(o, "refused", refused);
-	return o;
-}
-
-static json_t *stats_tenants(struct daemon *d)
-{
-	json_t *all = json_object();
-	int fd = larder_node_ledger_fd(d->node);
-	const struct larder_ledger_header *h;
-	const struct larder_ledger_name *names;
-	struct stat st;
-
-	if (fd < 0)
-		return all;
-	if (fstat(fd, &st) < 0) {
-		(void)close(fd);
-		return all;
-	}
-	h = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	(void)close(fd);	/* the mapping stays */
-	if (h == MAP_FAILED)
-		return all;
-	names = (const void *)((const char *)h + h->section[LARDER_SECTION_NAMES].offset);
-	for (uint32_t i = 0; i < h->tenants; i++)
-		if (names[i].tenant[0])
-			(void)json_object_set_new(all, names[i].tenant,
-						  stats_tenant(h, (const char *)h, i));
-	(void)munmap((void *)(uintptr_t)h, (size_t)st.st_size);
-	return all;
 }
 
 /* One member of a request, spelled like a key. Its length, or -EINVAL. */
@@ -203,5 +107,5 @@ json_t *daemon_stats(struct daemon *d)
 			 "uptime_ms", (json_int_t)s.uptime_ms, "draining", s.draining, "drained",
 			 larder_node_is_drained(d->node), "memory", stats_memory(&s), "objects",
 			 stats_objects(&s), "connections", stats_connections(&s), "tenants",
-			 stats_tenants(d));
+			 daemon_stats_tenants(d));
 }

@@ -50,6 +50,19 @@ $(BIN)/larderd: $(call objs,$(DAEMON_SRCS)) $(LIB)/liblarder-node.a
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(ALL_LIBS) -linih -ljansson -lsystemd
 
+# its unit tests link all of it but main.c
+UNIT_daemon := $(patsubst tests/unit/daemon/%.c,$(B)/tests/unit/daemon/%,$(wildcard tests/unit/daemon/test_*.c))
+UNIT_TESTS += $(UNIT_daemon)
+$(patsubst $(B)/tests/%,$(B)/obj/tests/%.o,$(UNIT_daemon)): CPPFLAGS += -I.
+$(UNIT_daemon): $(B)/tests/unit/daemon/%: $(B)/obj/tests/unit/daemon/%.o \
+		$(call objs,$(filter-out daemon/main.c,$(DAEMON_SRCS))) $(LIB)/liblarder-node.a
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@ -lcmocka $(ALL_LIBS) -linih -ljansson -lsystemd
+.PHONY: unit-daemon
+unit-daemon: $(UNIT_daemon)
+	$(Q)tests/run-tests $^
+
 $(B)/man/larderd.conf.5: packaging/man/larderd.conf.5.in $(BIN)/larderd
 	@mkdir -p $(@D)
 	$(Q)$(BIN)/larderd --dump-man >$@.options

@@ -17,6 +17,7 @@
 #include "ctl/control.h"
 #include "ctl/ledger_read.h"
 #include "ctl/output.h"
+#include "ctl/stats.h"
 
 struct top_tenant {
 	char name[40];
@@ -68,6 +69,25 @@ static int top_read(struct ctl *ctl, struct top_reading *ret)
 		ledger_reader_usage(&l, i, &ret->tenants[i].usage);
 		ledger_reader_gauges(&l, i, &ret->tenants[i].gauges);
 	}
+	return CTL_DONE;
+}
+
+/* The daemon, which looks all the time, knows what wants attention: it is asked. */
+static int top_read_warnings(struct ctl *ctl, json_t **ret)
+{
+	const char *name;
+	json_t *stats, *tenant, *warning;
+	int r = control_ask(ctl, "top", LARDER_CONTROL_STATS, &stats, NULL);
+
+	if (r)
+		return r;
+	*ret = json_object();
+	json_object_foreach(json_object_get(stats, "tenants"), name, tenant) {
+		warning = json_object_get(tenant, "warning");
+		if (json_is_string(warning))
+			json_set(*ret, name, json_incref(warning));
+	}
+	json_decref(stats);
 	return CTL_DONE;
 }
 
@@ -143,7 +163,8 @@ static void top_head(const struct top_reading *a, const struct top_reading *b)
 	puts("   (in the node)\n");
 }
 
-static int top_draw(const struct top_reading *a, const struct top_reading *b, double seconds)
+static int top_draw(const struct top_reading *a, const struct top_reading *b, double seconds,
+		    json_t *warnings)
 {
 	static const struct table_column columns[] = {
 		{ "TENANT", false }, { "OBJECTS", true }, { "RESIDENT", true }, { "CONN", true },
@@ -151,6 +172,9 @@ static int top_draw(const struct top_reading *a, const struct top_reading *b, do
 		{ "OUT/s", true }, { "IN/s", true }, { "EVICT/s", true }, { "REFUSED/s", true },
 	};
 	struct table *t = table_new(columns, ARRAY_SIZE(columns));
+	const char *name;
+	json_t *warning;
+	int r;
 
 	if (isatty(STDOUT_FILENO))
 		fputs("\033[H\033[2J", stdout);
@@ -162,7 +186,11 @@ static int top_draw(const struct top_reading *a, const struct top_reading *b, do
 		if (b->tenants[i].name[0])
 			top_row(t, &b->tenants[i], &l);
 	}
-	return table_print(t);
+	r = table_print(t);
+	json_object_foreach(warnings, name, warning)
+		printf("\nwarning: tenant %s: %s: %s\n", name, json_string_value(warning),
+		       stats_warning_text(json_string_value(warning)));
+	return r ? r : output_end();
 }
 
 static json_t *top_latency_json(const struct top_reading *a, const struct top_reading *b)
@@ -181,7 +209,8 @@ static json_t *top_latency_json(const struct top_reading *a, const struct top_re
 	return all;
 }
 
-static int top_json(const struct top_reading *a, const struct top_reading *b, double seconds)
+static int top_json(const struct top_reading *a, const struct top_reading *b, double seconds,
+		    json_t *warnings)
 {
 	json_t *doc = json_object(), *list = json_array(), *o;
 
@@ -204,6 +233,9 @@ static int top_json(const struct top_reading *a, const struct top_reading *b, do
 		json_set(o, "bytes_in_per_s", json_real(l.bytes_in));
 		json_set(o, "evicted_per_s", json_real(l.evicted));
 		json_set(o, "refused_per_s", json_real(l.refused));
+		if (json_object_get(warnings, now->name))
+			json_set(o, "warning",
+				 json_incref(json_object_get(warnings, now->name)));
 		if (json_array_append_new(list, o))
 			json_set(doc, "tenants", NULL);
 	}
@@ -235,12 +267,15 @@ static int top_run(struct ctl *ctl, uint64_t delay_ns, uint64_t pictures,
 
 	for (uint64_t i = 0; !r && !top_stop && i < pictures; i++) {
 		struct top_reading *was = a;
+		json_t *warnings = NULL;
 		double seconds;
 
 		top_sleep(delay_ns);
 		if (top_stop)
 			break;
 		r = top_read(ctl, b);
+		if (!r)
+			r = top_read_warnings(ctl, &warnings);
 		if (r)
 			break;
 		/* another daemon counts from zero: a picture without rates */
@@ -249,7 +284,9 @@ static int top_run(struct ctl *ctl, uint64_t delay_ns, uint64_t pictures,
 		seconds = (double)MAX(b->at_ns - was->at_ns, (uint64_t)1) / 1e9;
 		if (a->at_ns == b->at_ns)
 			seconds = (double)delay_ns / 1e9;
-		r = ctl->json ? top_json(a, b, seconds) : top_draw(a, b, seconds);
+		r = ctl->json ? top_json(a, b, seconds, warnings)
+			      : top_draw(a, b, seconds, warnings);
+		json_decref(warnings);
 		a = b;
 		b = was;
 	}

@@ -40,6 +40,13 @@ static const struct ctl_command commands[] = {
 	  "  --undo              serve again\n"
 	  "  --wait              until nothing is under way (--deadline bounds it)\n", true },
 	{ "undrain", cmd_undrain, "", "serve again", NULL, true },
+	{ "quota", cmd_quota, "show TENANT [LIMIT] | set TENANT LIMIT=VALUE...",
+	  "a tenant's limits: where each comes from, and setting them",
+	  "  VALUE: a number, bytes with K, M, G or T, none, or default: takes back what was set\n"
+	  "  --runtime           until the daemon ends; else saved\n", true },
+	{ "tenant", cmd_tenant, "[ls | purge NAME]", "who holds objects; throw away what one left",
+	  "  purge: -y, --yes    do not ask\n", true },
+	{ "why", cmd_why, "[NAMESPACE] KEY", "say what became of a key", NULL, true },
 	{ "reload", cmd_reload, "", "read the configuration again", NULL, true },
 	{ "replay", cmd_replay, "TRACE", "replay a trace of requests with real bytes",
 	  "  --mode exact|engine        the reference's rule, or as an inference engine does it\n"
@@ -112,7 +119,7 @@ static int help_all(void)
 	     "  --deadline MS       of each operation\n"
 	     "  --json              one JSON document instead of text\n"
 	     "  --control PATH      LARDER_CONTROL: the daemon's control socket\n"
-	     "  -H, --host HOST     stats, top, drain, undrain, reload: there, over ssh\n"
+	     "  -H, --host HOST     administration commands: there, over ssh\n"
 	     "  -v, --verbose       what the library has to say\n"
 	     "  -h, --help          of a command\n"
 	     "  --version\n\n"

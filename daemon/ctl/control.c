@@ -166,19 +166,25 @@ static int control_write(int fd, const char *line, size_t len, uint64_t end_ns)
 	return 0;
 }
 
-static int control_exchange(const struct ctl *ctl, const char *cmd, struct control_reply *reply)
+static int control_exchange(const struct ctl *ctl, json_t *request, struct control_reply *reply)
 {
 	uint32_t ms = ctl->deadline_ms ? ctl->deadline_ms : LARDER_CONTROL_TIMEOUT_MS;
 	uint64_t end_ns = util_now_ns() + ms * NSEC_PER_MSEC;
 	_cleanup_close_ int fd = -1;
-	char line[128];
-	int r, n = snprintf(line, sizeof(line), "{\"cmd\":\"%s\"}\n", cmd);
+	_cleanup_free_ char *line = request ? json_dumps(request, JSON_COMPACT) : NULL;
+	size_t len;
+	int r;
 
-	if (n < 0 || (size_t)n >= sizeof(line))
-		return -EINVAL;
+	json_decref(request);
+	if (!line)
+		return -ENOMEM;
+	len = strlen(line);
+	if (len + 1 > LARDER_CONTROL_REQUEST_MAX)
+		return -EMSGSIZE;
+	line[len] = '\n';	/* in the place of the NUL: its length is known */
 	r = control_connect(ctl->control, &fd);
 	if (!r)
-		r = control_write(fd, line, (size_t)n, end_ns);
+		r = control_write(fd, line, len + 1, end_ns);
 	return r ? r : control_read(fd, end_ns, reply);
 }
 
@@ -206,9 +212,15 @@ static int control_tell(const struct ctl *ctl, const char *what, int r)
 int control_ask(const struct ctl *ctl, const char *what, const char *cmd, json_t **ret_result,
 		int *ret_fd)
 {
+	return control_request(ctl, what, json_pack("{s:s}", "cmd", cmd), ret_result, ret_fd);
+}
+
+int control_request(const struct ctl *ctl, const char *what, json_t *request, json_t **ret_result,
+		    int *ret_fd)
+{
 	__attribute__((cleanup(control_reply_done))) struct control_reply reply = { .fd = -1 };
 	json_t *doc, *result;
-	int r = control_exchange(ctl, cmd, &reply);
+	int r = control_exchange(ctl, request, &reply);
 
 	if (r)
 		return control_tell(ctl, what, r);

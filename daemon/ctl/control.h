@@ -10,6 +10,11 @@
 #include "ctl/ctl.h"
 
 /*
+ * Sends @request (taken over; NULL: out of memory) and gives the reply's "result" as control_ask.
+ */
+int control_request(const struct ctl *ctl, const char *what, json_t *request, json_t **ret_result,
+		    int *ret_fd);
+/*
  * Asks @cmd and gives the reply's "result" (a new reference). @ret_fd, when not NULL, gets the
  * descriptor that came with it, or -1. @what opens the line that tells a fault. The exit code.
  */

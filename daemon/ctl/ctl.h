@@ -30,6 +30,7 @@ enum ctl_exit {
 struct ctl {
 	const char *url;
 	const char *tenant;
+	bool tenant_given, ns_given;	/* by an option, not by the environment */
 	const char *secret_file;
 	const char *ns;		/* NULL: the command's own default */
 	const char *host;	/* -H: administer that host over ssh */
@@ -106,10 +107,13 @@ int cmd_ls(struct ctl *ctl, int argc, char **argv);
 int cmd_rm(struct ctl *ctl, int argc, char **argv);
 int cmd_ping(struct ctl *ctl, int argc, char **argv);		/* cmd_ping.c */
 int cmd_ns(struct ctl *ctl, int argc, char **argv);		/* cmd_ns.c */
-int cmd_stats(struct ctl *ctl, int argc, char **argv);		/* cmd_admin.c */
-int cmd_drain(struct ctl *ctl, int argc, char **argv);
+int cmd_stats(struct ctl *ctl, int argc, char **argv);		/* cmd_stats.c */
+int cmd_drain(struct ctl *ctl, int argc, char **argv);		/* cmd_admin.c */
 int cmd_undrain(struct ctl *ctl, int argc, char **argv);
 int cmd_reload(struct ctl *ctl, int argc, char **argv);
+int cmd_quota(struct ctl *ctl, int argc, char **argv);		/* cmd_quota.c */
+int cmd_tenant(struct ctl *ctl, int argc, char **argv);		/* cmd_tenant.c */
+int cmd_why(struct ctl *ctl, int argc, char **argv);		/* cmd_why.c */
 int cmd_top(struct ctl *ctl, int argc, char **argv);		/* cmd_top.c */
 int cmd_replay(struct ctl *ctl, int argc, char **argv);		/* cmd_replay.c */
 int cmd_trace_gen(struct ctl *ctl, int argc, char **argv);	/* cmd_trace_gen.c */

@@ -63,12 +63,14 @@ static int options_take_global(struct ctl *ctl, int c)
 		return 1;
 	case OPTION_TENANT:
 		ctl->tenant = optarg;
+		ctl->tenant_given = true;
 		return 1;
 	case OPTION_SECRET_FILE:
 		ctl->secret_file = optarg;
 		return 1;
 	case OPTION_NS:
 		ctl->ns = optarg;
+		ctl->ns_given = true;
 		return 1;
 	case OPTION_JSON:
 		ctl->json = true;

@@ -70,6 +70,14 @@ char **remote_command(const struct ctl *ctl, bool terminal, int argc, char **arg
 		words[n++] = "--deadline";
 		words[n++] = deadline;
 	}
+	if (ctl->tenant_given) {
+		words[n++] = "--tenant";
+		words[n++] = ctl->tenant;
+	}
+	if (ctl->ns_given) {
+		words[n++] = "--ns";
+		words[n++] = ctl->ns;
+	}
 	command = calloc(n + (size_t)argc + 1, sizeof(*command));
 	if (!command)
 		return NULL;
