@@ -187,6 +187,8 @@ struct name {
 	uint64_t digest;	/* of the descriptor */
 	struct larder_descriptor descriptor;
 	bool create;
+	bool retired;		/* here: not opened again by itself, refusal says so */
+	uint8_t admission;	/* enum wire_admission, as the caller gave it */
 	char text[WIRE_NS_NAME_MAX + 1];
 	struct job job;		/* re-open */
 };
@@ -364,8 +366,10 @@ struct name *name_find(struct core *core, uint32_t local);
 /* Takes what NS_OPEN answered; makes the entry when it is new. NULL: no memory. */
 struct name *name_opened(struct core *core, const char *text, bool create,
 			 const struct wire_ns_opened *opened);
+/* It was retired by this handle: NOT_FOUND until it is opened by its caller again. */
+void name_retired(struct name *n);
 int name_encode(struct wire_writer *w, const char *text, const struct larder_descriptor *d,
-		bool create, uint64_t request_id);
+		bool create, uint8_t admission, uint64_t request_id);
 /* Opens every known name again on a new connection. True when nothing is left to wait for. */
 bool names_reopen(struct core *core);
 void names_free(struct core *core);

@@ -42,7 +42,14 @@ static void name_take(struct name *n, const struct wire_ns_opened *opened)
 	n->descriptor = opened->descriptor;
 	n->digest = larder_descriptor_digest(&opened->descriptor);
 	n->opened = true;
+	n->retired = false;
 	n->refusal = 0;
+}
+
+void name_retired(struct name *n)
+{
+	n->retired = true;
+	n->refusal = LARDER_NOT_FOUND;
 }
 
 struct name *name_opened(struct core *core, const char *text, bool create,
@@ -71,11 +78,12 @@ struct name *name_opened(struct core *core, const char *text, bool create,
 }
 
 int name_encode(struct wire_writer *w, const char *text, const struct larder_descriptor *d,
-		bool create, uint64_t request_id)
+		bool create, uint8_t admission, uint64_t request_id)
 {
 	struct wire_ns_open open = {
 		.name_len = (uint16_t)strlen(text),
 		.has_descriptor = d != NULL,
+		.admission = admission,
 	};
 
 	if (d)
@@ -92,7 +100,7 @@ static int name_reopen_encode(struct call *call, struct wire_writer *w)
 {
 	struct name *n = call->job->user;
 	/* what was stored is what digests were computed from: anything else is another namespace */
-	int len = name_encode(w, n->text, &n->descriptor, n->create, call_id(call));
+	int len = name_encode(w, n->text, &n->descriptor, n->create, n->admission, call_id(call));
 
 	if (len < 0)
 		return len;
@@ -135,14 +143,16 @@ bool names_reopen(struct core *core)
 {
 	struct conn *conn = core->conn;
 
-	if (list_empty(&core->names))
-		return true;
 	/* counted first: one that is refused on the spot must not be the last by accident */
 	list_for_each(it, &core->names)
-		conn->reopening++;
+		conn->reopening += !list_entry(it, struct name, link)->retired;
+	if (conn->reopening == 0)
+		return true;
 	list_for_each(it, &core->names) {
 		struct name *n = list_entry(it, struct name, link);
 
+		if (n->retired)
+			continue;
 		n->opened = false;
 		n->refusal = 0;
 		/* that of a connection that ended before its names were open may still wait */

@@ -24,6 +24,7 @@ struct space_open {
 	const char *text;
 	const struct larder_descriptor *d;
 	bool create;
+	uint8_t admission;
 	uint32_t local;
 };
 
@@ -36,7 +37,8 @@ static int space_open_encode(struct call *call, struct wire_writer *w)
 {
 	struct space_open *o = space_open_of(call->job);
 
-	return space_sent(call, name_encode(w, o->text, o->d, o->create, call_id(call)));
+	return space_sent(call, name_encode(w, o->text, o->d, o->create, o->admission,
+						     call_id(call)));
 }
 
 static void space_open_reply(struct call *call, const struct wire_reply *r)
@@ -48,6 +50,8 @@ static void space_open_reply(struct call *call, const struct wire_reply *r)
 		job_fault(call->job, "no memory for another namespace");
 		return;
 	}
+	if (o->admission)
+		n->admission = o->admission;
 	o->local = n->local;
 }
 
@@ -56,6 +60,7 @@ LARDER_PUBLIC int larder_ns_open(struct larder_client *c, const char *name,
 				 uint32_t deadline_ms, uint32_t *ret_ns)
 {
 	struct space_open o = { .text = name, .d = d, .create = flags & LARDER_NS_CREATE };
+	uint32_t admission = flags & (LARDER_NS_ADMIT_ALL | LARDER_NS_SECOND_TOUCH);
 	size_t len = name ? strlen(name) : 0;
 	int r = handle_check(c);
 
@@ -63,8 +68,14 @@ LARDER_PUBLIC int larder_ns_open(struct larder_client *c, const char *name,
 		return r;
 	if (!len || len > WIRE_NS_NAME_MAX)
 		return handle_refuse("a namespace's name has 1 to %u bytes", WIRE_NS_NAME_MAX);
-	if (!ret_ns || flags & ~LARDER_NS_CREATE)
+	if (!ret_ns || flags & ~(LARDER_NS_CREATE | admission))
 		return handle_refuse(ret_ns ? "a flag is unknown" : "no place for the namespace");
+	if (admission == (LARDER_NS_ADMIT_ALL | LARDER_NS_SECOND_TOUCH) ||
+	    (admission && !o.create))
+		return handle_refuse("one admission can be chosen, with LARDER_NS_CREATE");
+	if (admission)
+		o.admission = admission == LARDER_NS_ADMIT_ALL ? WIRE_ADMISSION_ALL
+							      : WIRE_ADMISSION_SECOND_TOUCH;
 	job_init_one(&o.w.job, o.create ? LARDER_OP_NS_CREATE : LARDER_OP_NS_OPEN, 0);
 	o.w.job.deadline_ns = handle_deadline(c, deadline_ms);
 	o.w.job.encode = space_open_encode;
@@ -188,6 +199,9 @@ static int space_names_tell(struct space_page *p,
 			.created_ms = entry.created_ms,
 		};
 
+		info.flags |= entry.flags & WIRE_NS_SECOND_TOUCH ? LARDER_NS_SECOND_TOUCH : 0;
+		info.flags |= entry.flags & WIRE_NS_READ_ONLY ? LARDER_NS_READ_ONLY : 0;
+
 		memcpy(info.name, name, MIN((size_t)entry.name_len, sizeof(info.name) - 1));
 		if (!fn(user, &info))
 			return 1;
@@ -283,7 +297,7 @@ LARDER_PUBLIC int larder_list(struct larder_client *c, uint32_t ns, const void *
 	return r;
 }
 
-/* --- flush ----------------------------------------------------------------------------------- */
+/* --- flush and retire ------------------------------------------------------------------------ */
 
 struct space_flush {
 	struct waiter w;
@@ -303,24 +317,27 @@ static int space_flush_encode(struct call *call, struct wire_writer *w)
 		return n->refusal;
 	flush.ns = n->remote;
 	wire_append(w, &flush, sizeof(flush));
-	return space_sent(call, wire_finish(w, LARDER_OP_NS_FLUSH, 0, 0, call_id(call), 0));
+	return space_sent(call, wire_finish(w, call->job->opcode, 0, 0, call_id(call), 0));
 }
 
 static void space_flush_reply(struct call *call, const struct wire_reply *r)
 {
+	struct name *n = name_find(call->core, call->job->ns);
+
 	container_of(call->job, struct space_flush, w.job)->done = r->u.ns_flushed;
+	if (n && call->job->opcode == LARDER_OP_NS_RETIRE)
+		name_retired(n);
 }
 
-LARDER_PUBLIC int larder_ns_flush(struct larder_client *c, uint32_t ns, bool force,
-				  uint32_t deadline_ms, uint64_t *ret_objects,
-				  uint64_t *ret_bytes)
+static int space_flush_call(struct larder_client *c, uint8_t opcode, uint32_t ns, bool force,
+			    uint32_t deadline_ms, uint64_t *ret_objects, uint64_t *ret_bytes)
 {
 	struct space_flush f = { .force = force };
 	int r = handle_check(c);
 
 	if (r < 0)
 		return r;
-	job_init_one(&f.w.job, LARDER_OP_NS_FLUSH, ns);
+	job_init_one(&f.w.job, opcode, ns);
 	f.w.job.deadline_ns = handle_deadline(c, deadline_ms);
 	f.w.job.encode = space_flush_encode;
 	f.w.job.reply = space_flush_reply;
@@ -330,4 +347,20 @@ LARDER_PUBLIC int larder_ns_flush(struct larder_client *c, uint32_t ns, bool for
 	if (r == LARDER_OK && ret_bytes)
 		*ret_bytes = f.done.bytes;
 	return r;
+}
+
+LARDER_PUBLIC int larder_ns_flush(struct larder_client *c, uint32_t ns, bool force,
+				  uint32_t deadline_ms, uint64_t *ret_objects,
+				  uint64_t *ret_bytes)
+{
+	return space_flush_call(c, LARDER_OP_NS_FLUSH, ns, force, deadline_ms, ret_objects,
+				ret_bytes);
+}
+
+LARDER_PUBLIC int larder_ns_retire(struct larder_client *c, uint32_t ns, bool force,
+				   uint32_t deadline_ms, uint64_t *ret_objects,
+				   uint64_t *ret_bytes)
+{
+	return space_flush_call(c, LARDER_OP_NS_RETIRE, ns, force, deadline_ms, ret_objects,
+				ret_bytes);
 }

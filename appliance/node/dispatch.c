@@ -28,6 +28,7 @@ static const struct dispatch_entry dispatch_table[LARDER_OP_MAX] = {
 	[LARDER_OP_NS_OPEN] = { node_op_ns_open, 0 },
 	[LARDER_OP_NS_LIST] = { node_op_ns_list, 0 },
 	[LARDER_OP_NS_FLUSH] = { node_op_ns_flush, 0 },
+	[LARDER_OP_NS_RETIRE] = { node_op_ns_retire, 0 },
 	[LARDER_OP_REGION_ADD] = { node_op_region_add, 0 },
 	[LARDER_OP_REGION_DEL] = { node_op_region_del, 0 },
 	[LARDER_OP_PUT] = { node_op_put, NEEDS_COMMON | NEEDS_INTAKE },

@@ -53,6 +53,8 @@ struct tenant {
 	struct node_secret secret[2];	/* lock */
 	bool removed;			/* lock: not let in, as if it were unknown */
 	uint32_t removals;		/* atomic: a session of before the last one is to end */
+	struct node_share *shares;	/* control thread: see shares.c */
+	size_t n_shares;
 	struct quota quota;
 };
 
@@ -144,7 +146,13 @@ struct larder_node {
 	uint64_t forgiven_ns;		/* leases were moved for every gap up to here */
 };
 
+/* shares.c: tells the engine again, after a tenant came. 0 or -ENOMEM. */
+int node_shares_tell_all(struct larder_node *n);
+/* The tenant was removed: nobody reads what is its. */
+void node_shares_forget(struct larder_node *n, struct tenant *tenant);
+
 /* tenants.c */
+bool node_tenant_name_is_good(const char *name);
 void node_tenants_init(struct node_tenants *t);
 void node_tenants_done(struct node_tenants *t);
 /* NULL also when it was removed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Namespaces: create, open, list, flush. A session names those of its own tenant; a viewer, which
- * belongs to none, spells "tenant:name".
+ * Namespaces: create, open, list, flush, retire. A session names those of its own tenant, and as
+ * "tenant:name" those that others share with it; a viewer names any like that.
  */
 #include <string.h>
 
@@ -10,35 +10,35 @@
 #include "wire/encode.h"
 
 struct ns_name {
-	uint32_t tenant;
+	char owner[LARDER_TENANT_NAME_MAX + 1];	/* empty: its own tenant */
 	const void *name;
 	uint16_t len;
 };
 
 /* Splits "tenant:name". LARDER_OK or a status to refuse with. */
-static int ns_name_resolve(const struct request *r, struct ns_name *ret)
+static int ns_name_split(const struct request *r, struct ns_name *ret)
 {
 	const struct session *s = r->session;
 	const uint8_t *name = r->wire.tail;
 	uint16_t len = r->wire.u.ns_open.name_len;
 	const uint8_t *colon = len ? memchr(name, ':', len) : NULL;
-	char tenant[LARDER_TENANT_NAME_MAX + 1] = "";
-	size_t tenant_len = colon ? (size_t)(colon - name) : 0;
+	size_t owner_len = colon ? (size_t)(colon - name) : 0;
 
-	*ret = (struct ns_name){ .tenant = r->op.tenant, .name = name, .len = len };
+	*ret = (struct ns_name){ .name = name, .len = len };
 	if (!colon)
 		return s->viewer ? LARDER_BAD_REQUEST : LARDER_OK;
-	if (tenant_len > LARDER_TENANT_NAME_MAX)
-		return LARDER_NOT_FOUND;
-	memcpy(tenant, name, tenant_len);
-	ret->name = colon + 1;
-	ret->len = (uint16_t)(len - tenant_len - 1);
-	if (memchr(ret->name, ':', ret->len))
+	if (owner_len == 0)
 		return LARDER_BAD_REQUEST;
-	if (s->viewer)
-		return records_tenant_find(engine_records(session_node(s)->engine), tenant,
-					   &ret->tenant) < 0 ? LARDER_NOT_FOUND : LARDER_OK;
-	return strcmp(tenant, s->tenant->name) == 0 ? LARDER_OK : LARDER_NOT_FOUND;
+	if (owner_len > LARDER_TENANT_NAME_MAX)
+		return LARDER_NOT_FOUND;
+	memcpy(ret->owner, name, owner_len);
+	ret->name = colon + 1;
+	ret->len = (uint16_t)(len - owner_len - 1);
+	if (ret->len == 0 || memchr(ret->name, ':', ret->len))
+		return LARDER_BAD_REQUEST;
+	if (!s->viewer && strcmp(ret->owner, s->tenant->name) == 0)
+		ret->owner[0] = '\0';
+	return LARDER_OK;
 }
 
 static void ns_open_refuse(struct request *r, int status, const char *field)
@@ -50,7 +50,12 @@ static void ns_open_refuse(struct request *r, int status, const char *field)
 				 "there is no namespace of that name: create it first");
 	else if (status == LARDER_QUOTA)
 		node_reply_error(r, status, 0,
-				 "the node's directory of namespaces is full: remove some");
+				 "the node's directory of namespaces is full: retire some, their "
+				 "places are free after the node's next start");
+	else if (status == LARDER_UNSUPPORTED)
+		node_reply_error(r, status, 0,
+				 "the node's eviction policy remembers no keys, so it can't tell a "
+				 "second touch: admit all");
 	else if (status == LARDER_BAD_REQUEST)
 		node_reply_error(r, status, 0, "%s",
 				 r->session->viewer ?
@@ -60,38 +65,74 @@ static void ns_open_refuse(struct request *r, int status, const char *field)
 		node_reply_status(r, status);
 }
 
+/* One of another tenant's. Whether there is none or it is not for us looks the same. */
+static int ns_open_other(struct request *r, const struct ns_name *name, bool create,
+			 uint32_t *ret_ns, const char **field)
+{
+	const struct wire_ns_open *o = &r->wire.u.ns_open;
+	struct engine *e = session_node(r->session)->engine;
+	const struct larder_descriptor *d = o->has_descriptor && !create ? &o->descriptor : NULL;
+	int status = engine_namespace_open_other(e, r->op.tenant, r->session->viewer, name->owner,
+						 name->name, name->len, d, ret_ns, field);
+
+	return create && status == LARDER_OK ? LARDER_DENIED : status;
+}
+
+static int ns_open_own(struct request *r, const struct ns_name *name, bool create,
+		       struct wire_ns_opened *opened, const char **field)
+{
+	const struct wire_ns_open *o = &r->wire.u.ns_open;
+	struct engine *e = session_node(r->session)->engine;
+	enum engine_admission admission = o->admission == WIRE_ADMISSION_SECOND_TOUCH ?
+					  ENGINE_ADMIT_SECOND_TOUCH : ENGINE_ADMIT_ALL;
+	uint32_t before;
+	int status;
+
+	if (!engine_admission_is_possible(e, admission))
+		return LARDER_UNSUPPORTED;
+	if (create && engine_namespace_open(e, r->op.tenant, name->name, name->len, NULL, false,
+					    &before, field) == LARDER_NOT_FOUND)
+		opened->flags = WIRE_NS_CREATED;
+	status = engine_namespace_open(e, r->op.tenant, name->name, name->len,
+				       o->has_descriptor ? &o->descriptor : NULL, create,
+				       &opened->ns, field);
+	if (status == LARDER_OK && o->admission != WIRE_ADMISSION_LEAVE)
+		status = engine_namespace_set_admission(e, r->op.tenant, opened->ns, admission);
+	return status;
+}
+
+static uint16_t ns_flags(const struct request *r, uint32_t ns, const struct namespace_record *rec)
+{
+	struct engine *e = session_node(r->session)->engine;
+	bool own = !r->session->viewer && rec->tenant == r->op.tenant;
+
+	return (engine_namespace_admission(e, ns) == ENGINE_ADMIT_SECOND_TOUCH ?
+		WIRE_NS_SECOND_TOUCH : 0) | (own ? 0 : WIRE_NS_READ_ONLY);
+}
+
 void node_op_ns_open(struct request *r)
 {
-	struct larder_node *n = session_node(r->session);
-	const struct wire_ns_open *o = &r->wire.u.ns_open;
+	struct engine *e = session_node(r->session)->engine;
 	bool create = r->opcode == LARDER_OP_NS_CREATE;
 	struct wire_ns_opened opened = { 0 };
 	const struct namespace_record *rec;
 	const char *field = NULL;
 	struct ns_name name;
-	uint32_t before = UINT32_MAX;
-	int status = ns_name_resolve(r, &name);
+	int status = ns_name_split(r, &name);
 
-	if (status != LARDER_OK) {
-		ns_open_refuse(r, status, NULL);
-		return;
-	}
-	if (create && engine_namespace_open(n->engine, name.tenant, name.name, name.len, NULL,
-					    false, &before, &field) != LARDER_OK)
-		before = UINT32_MAX;
-	status = engine_namespace_open(n->engine, name.tenant, name.name, name.len,
-				       o->has_descriptor ? &o->descriptor : NULL, create,
-				       &opened.ns, &field);
+	if (status == LARDER_OK)
+		status = name.owner[0] ? ns_open_other(r, &name, create, &opened.ns, &field)
+				       : ns_open_own(r, &name, create, &opened, &field);
 	if (status != LARDER_OK) {
 		ns_open_refuse(r, status, field);
 		return;
 	}
-	rec = engine_namespace(n->engine, name.tenant, r->session->viewer, opened.ns);
-	if (!rec) {
+	rec = engine_namespace_readable(e, r->op.tenant, r->session->viewer, opened.ns);
+	if (!rec) {		/* retired, or not shared any more, in between */
 		ns_open_refuse(r, LARDER_NOT_FOUND, NULL);
 		return;
 	}
-	opened.flags = create && before == UINT32_MAX;
+	opened.flags |= ns_flags(r, opened.ns, rec);
 	opened.descriptor = rec->descriptor;
 	node_reply_struct(r, &opened, sizeof(opened), LARDER_OK);
 }
@@ -105,7 +146,8 @@ static bool ns_list_one(struct request *r, struct wire_writer *w, uint32_t ns,
 	char name[WIRE_NS_NAME_MAX];
 	uint32_t len = 0;
 
-	if (r->session->viewer) {
+	e.flags = ns_flags(r, ns, rec);
+	if (e.flags & WIRE_NS_READ_ONLY) {
 		const char *tenant = engine_tenant_name(n->engine, rec->tenant);
 
 		len = tenant ? (uint32_t)strnlen(tenant, LARDER_TENANT_NAME_MAX) : 0;
@@ -118,7 +160,7 @@ static bool ns_list_one(struct request *r, struct wire_writer *w, uint32_t ns,
 	if (wire_room(w) < sizeof(e) + len)
 		return false;
 	engine_namespace_usage(n->engine, ns, &e.objects, &e.bytes);
-	e.name_len = len;
+	e.name_len = (uint16_t)len;
 	wire_append(w, &e, sizeof(e));
 	wire_append(w, name, len);
 	return true;
@@ -137,7 +179,7 @@ void node_op_ns_list(struct request *r)
 	wire_append(&w, &listed, sizeof(listed));
 	for (; at < end && listed.count < max; at++) {
 		const struct namespace_record *rec =
-			engine_namespace(n->engine, r->op.tenant, r->session->viewer, at);
+			engine_namespace_readable(n->engine, r->op.tenant, r->session->viewer, at);
 
 		if (!rec)
 			continue;
@@ -163,17 +205,59 @@ static void flush_done(struct request *r)
 	node_reply_struct(r, &flushed, sizeof(flushed), LARDER_OK);
 }
 
-void node_op_ns_flush(struct request *r)
+/* Takes what a flush and a retirement ask for. False: it was refused. */
+static bool flush_take(struct request *r)
 {
 	const struct wire_ns_flush *f = &r->wire.u.ns_flush;
+	struct engine *e = session_node(r->session)->engine;
 
-	if (!engine_namespace(session_node(r->session)->engine, r->op.tenant, false, f->ns)) {
+	r->op.opcode = LARDER_OP_NS_FLUSH;
+	r->op.ns = f->ns;
+	r->op.flags = f->flags & LARDER_F_FORCE;
+	if (engine_namespace(e, r->op.tenant, false, f->ns))
+		return true;
+	if (engine_namespace_readable(e, r->op.tenant, false, f->ns))
+		node_reply_status(r, LARDER_DENIED);
+	else
 		node_reply_error(r, LARDER_NOT_FOUND, 0,
 				 "there is no namespace %u for this session: open it by name",
 				 f->ns);
+	return false;
+}
+
+void node_op_ns_flush(struct request *r)
+{
+	if (flush_take(r))
+		node_request_submit(r, &r->op, flush_done);
+}
+
+/* It is empty, unless something is leased or was put meanwhile. */
+static void retire_flushed(struct request *r)
+{
+	struct larder_node *n = session_node(r->session);
+	int status = r->op.status;
+
+	if (status == LARDER_OK && r->op.kept) {
+		node_reply_error(r, LARDER_BUSY, r->op.kept,
+				 "%llu objects are leased or pinned and stay, with the namespace "
+				 "(%llu went): try again later, or force it",
+				 (unsigned long long)r->op.kept, (unsigned long long)r->op.count);
 		return;
 	}
-	r->op.ns = f->ns;
-	r->op.flags = f->flags & LARDER_F_FORCE;
-	node_request_submit(r, &r->op, flush_done);
+	if (status == LARDER_OK)
+		status = engine_namespace_retire(n->engine, r->op.tenant, r->op.ns);
+	if (status == LARDER_BUSY) {
+		node_reply_error(r, status, 0,
+				 "someone is still putting into the namespace: stop that first, or "
+				 "try again");
+		return;
+	}
+	r->op.status = status;
+	flush_done(r);
+}
+
+void node_op_ns_retire(struct request *r)
+{
+	if (flush_take(r))
+		node_request_submit(r, &r->op, retire_flushed);
 }

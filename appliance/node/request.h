@@ -196,6 +196,7 @@ void node_op_list(struct request *r);
 void node_op_ns_open(struct request *r);
 void node_op_ns_list(struct request *r);
 void node_op_ns_flush(struct request *r);
+void node_op_ns_retire(struct request *r);
 void node_op_region_add(struct request *r);
 void node_op_region_del(struct request *r);
 /* Tries REGION_ADD again. True when it did something. */

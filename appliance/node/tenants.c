@@ -26,13 +26,14 @@ void node_tenants_done(struct node_tenants *t)
 {
 	for (uint32_t i = 0; i < t->n; i++) {
 		explicit_bzero(t->at[i]->secret, sizeof(t->at[i]->secret));
+		free(t->at[i]->shares);
 		free(t->at[i]);
 	}
 	t->n = 0;
 	(void)pthread_mutex_destroy(&t->lock);
 }
 
-static bool tenant_name_is_good(const char *name)
+bool node_tenant_name_is_good(const char *name)
 {
 	size_t len = strnlen(name, LARDER_TENANT_NAME_MAX + 1);
 
@@ -86,7 +87,7 @@ LARDER_PUBLIC int larder_node_tenant_add(struct larder_node *n, const char *name
 {
 	struct node_tenants *t = &n->tenants;
 
-	if (!name || !tenant_name_is_good(name) || !secret || secret_len < 1 ||
+	if (!name || !node_tenant_name_is_good(name) || !secret || secret_len < 1 ||
 	    secret_len > NODE_SECRET_MAX || second_len > NODE_SECRET_MAX ||
 	    (!second && second_len != 0))
 		return -EINVAL;
@@ -123,9 +124,10 @@ LARDER_PUBLIC int larder_node_tenant_add(struct larder_node *n, const char *name
 		t->at[t->n++] = tenant;
 	}
 	(void)pthread_mutex_unlock(&t->lock);
-	if (added)
-		node_limits_added(n, tenant);
-	return 0;
+	if (!added)
+		return 0;
+	node_limits_added(n, tenant);
+	return node_shares_tell_all(n);
 }
 
 LARDER_PUBLIC int larder_node_tenant_remove(struct larder_node *n, const char *name)
@@ -146,6 +148,7 @@ LARDER_PUBLIC int larder_node_tenant_remove(struct larder_node *n, const char *n
 	(void)pthread_mutex_unlock(&t->lock);
 	if (!found)
 		return -ENOENT;
+	node_shares_forget(n, tenant);
 	node_limits_removed(n, tenant);
 	for (uint32_t i = 0; i < n->config.reactors; i++)
 		node_reactor_wake(&n->reactors[i]);

@@ -134,8 +134,9 @@ static bool request_ns_open(struct wire_request *r, const struct rest *rest)
 {
 	const struct wire_ns_open *m = &r->u.ns_open;
 
-	return request_split(r, rest, 0, 0, m->name_len) && !m->reserved &&
-	       m->has_descriptor <= 1 &&
+	return request_split(r, rest, 0, 0, m->name_len) && m->has_descriptor <= 1 &&
+	       m->admission <= (r->header.op == LARDER_OP_NS_CREATE ? WIRE_ADMISSION_SECOND_TOUCH
+								     : WIRE_ADMISSION_LEAVE) &&
 	       request_ns_name_is_sane(r->header.op, r->tail, r->tail_len);
 }
 
@@ -251,6 +252,7 @@ static bool request_body(struct wire_request *r, const struct rest *rest)
 	case LARDER_OP_NS_LIST:
 		return request_is_bare(r, rest) && !r->u.ns_list.reserved;
 	case LARDER_OP_NS_FLUSH:
+	case LARDER_OP_NS_RETIRE:
 		return request_is_bare(r, rest) &&
 		       (r->u.ns_flush.flags & ~(uint32_t)LARDER_F_FORCE) == 0;
 	case LARDER_OP_REGION_ADD:

@@ -121,10 +121,24 @@ struct wire_cancel {
 	uint64_t request_id;
 };
 
+/* Which keys a namespace stores. */
+enum wire_admission {
+	WIRE_ADMISSION_LEAVE = 0,	/* as it is; all in a new one */
+	WIRE_ADMISSION_ALL = 1,
+	WIRE_ADMISSION_SECOND_TOUCH = 2,
+};
+
+/* What a namespace is for who asks. */
+enum wire_ns_flags {
+	WIRE_NS_CREATED = 1,		/* by this request */
+	WIRE_NS_SECOND_TOUCH = 2,	/* its admission */
+	WIRE_NS_READ_ONLY = 4,		/* another tenant's */
+};
+
 struct wire_ns_open {
 	uint16_t name_len;
 	uint16_t has_descriptor;
-	uint32_t reserved;
+	uint32_t admission;		/* enum wire_admission; NS_OPEN: LEAVE */
 	struct larder_descriptor descriptor;
 	/* name */
 };
@@ -132,7 +146,7 @@ static_assert(sizeof(struct wire_ns_open) == 8 + sizeof(struct larder_descriptor
 
 struct wire_ns_opened {
 	uint32_t ns;
-	uint32_t flags;			/* 1 = created now */
+	uint32_t flags;			/* enum wire_ns_flags */
 	struct larder_descriptor descriptor;
 };
 
@@ -146,12 +160,13 @@ struct wire_ns_listed {
 	uint64_t cursor;		/* 0 = that was all */
 	uint32_t count;
 	uint32_t reserved;
-	/* count entries: struct wire_ns_entry, name ("tenant:name" for a viewer) */
+	/* count entries: struct wire_ns_entry, name ("tenant:name" of another tenant's) */
 };
 
 struct wire_ns_entry {
 	uint32_t ns;
-	uint32_t name_len;
+	uint16_t name_len;
+	uint16_t flags;			/* enum wire_ns_flags */
 	uint64_t objects;
 	uint64_t bytes;
 	uint64_t created_ms;
@@ -361,7 +376,7 @@ const struct wire_op_info *wire_op_info(uint8_t op);
 #define WIRE_CLIENT_FLAGS                                                                          \
 	(LARDER_F_NOWAIT | LARDER_F_WAIT | LARDER_F_VERIFY | LARDER_F_BY_HASH | LARDER_F_FORCE |   \
 	 LARDER_F_WHOLE | LARDER_F_LEASE | LARDER_F_FILL | LARDER_F_HARD | LARDER_F_NO_CHECKS)
-/* "tenant:name": a namespace of someone else, as a viewer spells it. */
+/* "tenant:name": a namespace of someone else. */
 #define WIRE_NS_NAME_MAX (LARDER_TENANT_NAME_MAX + 1u + LARDER_NS_NAME_MAX)
 /* Keys in one STAT, so that the answer fits a message. */
 #define WIRE_STAT_KEYS_MAX                                                                         \
@@ -391,7 +406,7 @@ struct wire_request {
 		struct wire_cancel cancel;
 		struct wire_ns_open ns_open;
 		struct wire_ns_list ns_list;
-		struct wire_ns_flush ns_flush;
+		struct wire_ns_flush ns_flush;	/* and NS_RETIRE */
 		struct wire_region_add region_add;
 		struct wire_region_del region_del;
 		struct wire_common common;	/* first in all that follow */
@@ -450,7 +465,7 @@ struct wire_reply {
 		struct wire_ping ping;
 		struct wire_ns_opened ns_opened;
 		struct wire_ns_listed ns_listed;
-		struct wire_ns_flushed ns_flushed;
+		struct wire_ns_flushed ns_flushed;	/* and NS_RETIRE */
 		struct wire_put_done put_done;
 		struct wire_put_begun put_begun;
 		struct wire_got got;

@@ -110,8 +110,21 @@ const char *larder_last_error(void);
 /* --- namespaces ------------------------------------------------------------------------------ */
 
 #define LARDER_NS_CREATE 0x1u
-/* @d NULL: no opinion. Name: 1 to 128 bytes, NUL-terminated here. LAYOUT_MISMATCH: the field is in
- * larder_last_error(). The id stays valid over reconnects. */
+/*
+ * With CREATE, also for one that is there: which keys it stores. Neither: as it is, all in a new
+ * one. SECOND_TOUCH: a key's first PUT ends as QUOTA and is remembered; some policies can't
+ * (UNSUPPORTED).
+ */
+#define LARDER_NS_ADMIT_ALL 0x2u
+#define LARDER_NS_SECOND_TOUCH 0x4u
+/* Only told: another tenant's, for reading. */
+#define LARDER_NS_READ_ONLY 0x8u
+/*
+ * @d NULL: no opinion. Name: 1 to 128 bytes, NUL-terminated here; "tenant:name" is one that another
+ * tenant shares with this one, for EXISTS, GET, STAT, LIST, LEASE and RELEASE (else DENIED), or any
+ * for a viewer. LAYOUT_MISMATCH: the field is in larder_last_error(). The id stays valid over
+ * reconnects, on each of which the name is opened again in the same way.
+ */
 int larder_ns_open(struct larder_client *c, const char *name, const struct larder_descriptor *d,
 		   uint32_t flags, uint32_t deadline_ms, uint32_t *ret_ns);
 int larder_ns_descriptor(struct larder_client *c, uint32_t ns, struct larder_descriptor *ret);
@@ -120,12 +133,20 @@ struct larder_ns_info {
 	char name[LARDER_TENANT_NAME_MAX + 1 + LARDER_NS_NAME_MAX + 1];
 	uint32_t ns;
 	uint64_t objects, bytes, created_ms;
+	uint32_t flags;			/* LARDER_NS_SECOND_TOUCH, LARDER_NS_READ_ONLY */
 };
 /* Calls @fn for each; stops when it returns false. */
 int larder_ns_list(struct larder_client *c, bool (*fn)(void *user, const struct larder_ns_info *i),
 		   void *user, uint32_t deadline_ms);
 int larder_ns_flush(struct larder_client *c, uint32_t ns, bool force, uint32_t deadline_ms,
 		    uint64_t *ret_objects, uint64_t *ret_bytes);
+/*
+ * Flushes the namespace and forgets it, descriptor too. BUSY: something is leased or pinned and not
+ * forced, or is being put; what could be flushed is gone then. Afterwards the id is NOT_FOUND until
+ * larder_ns_open is called again with the name; so are the ids of other handles.
+ */
+int larder_ns_retire(struct larder_client *c, uint32_t ns, bool force, uint32_t deadline_ms,
+		     uint64_t *ret_objects, uint64_t *ret_bytes);
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

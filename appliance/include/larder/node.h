@@ -106,9 +106,9 @@ int larder_node_get_limits(struct larder_node *node, const char *tenant,
 			   struct larder_limits *ret_set, struct larder_limits *ret_effective);
 /*
  * Lets other tenants read namespaces of @tenant, as "tenant:namespace": all that it shares from
- * now on; @n 0: nothing. A name need not be there yet, on either side. Whoever may read learns by
- * timing whether a key was there before it put it: the manual warns of that. 0; -ENOENT: no such
- * @tenant; -EINVAL: a name; -ENOMEM; nothing is changed then.
+ * now on; @n 0: nothing. It ends when @tenant is removed. A name need not be there yet, on either
+ * side. Whoever may read learns by timing whether a key was there before it put it: the manual
+ * warns of that. 0; -ENOENT: no such @tenant; -EINVAL: a name; -ENOMEM; nothing is changed then.
  */
 struct larder_share {
 	const void *ns;			/* its name, bytes */

@@ -129,6 +129,13 @@ static int sample_ns_flush(struct wire_writer *w)
 	return sample_request(w, LARDER_OP_NS_FLUSH, &m, sizeof(m));
 }
 
+static int sample_ns_retire(struct wire_writer *w)
+{
+	struct wire_ns_flush m = { .ns = 5 };
+
+	return sample_request(w, LARDER_OP_NS_RETIRE, &m, sizeof(m));
+}
+
 static int sample_region_add(struct wire_writer *w)
 {
 	struct wire_region_add m = { .region = 1, .opaque_len = 12, .size_bytes = 1 << 20 };
@@ -321,6 +328,7 @@ static const struct sample sample_requests[] = {
 	{ "ns-open-other", LARDER_OP_NS_OPEN, sample_ns_open_other },
 	{ "ns-list", LARDER_OP_NS_LIST, sample_ns_list },
 	{ "ns-flush", LARDER_OP_NS_FLUSH, sample_ns_flush },
+	{ "ns-retire", LARDER_OP_NS_RETIRE, sample_ns_retire },
 	{ "region-add", LARDER_OP_REGION_ADD, sample_region_add },
 	{ "region-del", LARDER_OP_REGION_DEL, sample_region_del },
 	{ "put-inline", LARDER_OP_PUT, sample_put_inline },

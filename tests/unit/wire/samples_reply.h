@@ -84,6 +84,13 @@ static int reply_sample_ns_flush(struct wire_writer *w)
 	return reply_sample(w, LARDER_OP_NS_FLUSH, LARDER_OK, &m, sizeof(m), NULL, 0);
 }
 
+static int reply_sample_ns_retire(struct wire_writer *w)
+{
+	struct wire_ns_flushed m = { .objects = 3, .bytes = 300 };
+
+	return reply_sample(w, LARDER_OP_NS_RETIRE, LARDER_OK, &m, sizeof(m), NULL, 0);
+}
+
 static int reply_sample_region_add(struct wire_writer *w)
 {
 	return reply_sample_none(w, LARDER_OP_REGION_ADD);
@@ -236,6 +243,7 @@ static const struct sample sample_replies[] = {
 	{ "ns-open", LARDER_OP_NS_OPEN, reply_sample_ns_open },
 	{ "ns-list", LARDER_OP_NS_LIST, reply_sample_ns_list },
 	{ "ns-flush", LARDER_OP_NS_FLUSH, reply_sample_ns_flush },
+	{ "ns-retire", LARDER_OP_NS_RETIRE, reply_sample_ns_retire },
 	{ "region-add", LARDER_OP_REGION_ADD, reply_sample_region_add },
 	{ "region-del", LARDER_OP_REGION_DEL, reply_sample_region_del },
 	{ "put", LARDER_OP_PUT, reply_sample_put },

@@ -75,7 +75,7 @@ static void every_operation__has_a_sample_and_a_size(void **state)
 		assert_int_equal(info->request_size % 8, 0);
 		assert_true(strlen(info->name) > 2 && strlen(info->sentence) > 10);
 	}
-	assert_int_equal(ops, 24);
+	assert_int_equal(ops, 25);
 }
 
 static void decode__gives_back_what_was_written(void **state)
@@ -215,9 +215,11 @@ static const struct bend bends[] = {
 	BEND("ns-create", wire_ns_open, name_len, 0),
 	BEND("ns-create", wire_ns_open, name_len, UINT16_MAX),
 	BEND("ns-create", wire_ns_open, has_descriptor, 2),
-	BEND("ns-create", wire_ns_open, reserved, 1),
+	BEND("ns-create", wire_ns_open, admission, 3),
+	BEND("ns-open", wire_ns_open, admission, 1),
 	BEND("ns-list", wire_ns_list, reserved, 1),
 	BEND("ns-flush", wire_ns_flush, flags, LARDER_F_FORCE | LARDER_F_WAIT),
+	BEND("ns-retire", wire_ns_flush, flags, LARDER_F_WAIT),
 	BEND("region-add", wire_region_add, opaque_len, UINT32_MAX),
 	BEND("region-add", wire_region_add, size_bytes, 0),
 	BEND("region-del", wire_region_del, reserved, 1),
