@@ -41,6 +41,14 @@ static int ns_name_split(const struct request *r, struct ns_name *ret)
 	return LARDER_OK;
 }
 
+static bool ns_limit_is_met(const struct session *s)
+{
+	const struct larder_gauges *g = &session_node(s)->ledger->gauges[s->slot];
+	uint64_t limit = s->viewer ? 0 : quota_limit(s->quota, LARDER_LIMIT_namespaces);
+
+	return limit && __atomic_load_n(&g->namespaces, __ATOMIC_RELAXED) >= limit;
+}
+
 static void ns_open_refuse(struct request *r, int status, const char *field)
 {
 	if (status == LARDER_LAYOUT_MISMATCH)
@@ -48,6 +56,8 @@ static void ns_open_refuse(struct request *r, int status, const char *field)
 	else if (status == LARDER_NOT_FOUND)
 		node_reply_error(r, status, 0,
 				 "there is no namespace of that name: create it first");
+	else if (status == LARDER_QUOTA && ns_limit_is_met(r->session))
+		node_reply_over(r, LARDER_LIMIT_namespaces);
 	else if (status == LARDER_QUOTA)
 		node_reply_error(r, status, 0,
 				 "the node's directory of namespaces is full: retire some, their "

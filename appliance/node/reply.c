@@ -105,16 +105,38 @@ static const char *reply_sentence(int status)
 	}
 }
 
+static const char *reply_advice(enum larder_limit limit)
+{
+	switch (limit) {
+	case LARDER_LIMIT_resident_bytes:
+	case LARDER_LIMIT_objects:
+		return "delete objects, let go of leases and pins";
+	case LARDER_LIMIT_namespaces:
+		return "retire one";
+	case LARDER_LIMIT_pinned_bytes:
+		return "unpin something";
+	case LARDER_LIMIT_leased_bytes:
+		return "release leases";
+	default:
+		return "use less at a time";
+	}
+}
+
+void node_reply_over(struct request *r, enum larder_limit limit)
+{
+	uint64_t value = quota_limit(r->session->quota, limit);
+
+	node_reply_error(r, LARDER_QUOTA, value,
+			 "over the limit %s of the tenant, which is %llu: %s, or ask for more",
+			 larder_limit_name(limit), (unsigned long long)value, reply_advice(limit));
+}
+
 void node_reply_status(struct request *r, int status)
 {
-	if (status == LARDER_QUOTA && r->op.limit < LARDER_LIMITS) {
-		node_reply_error(r, status, 0, "over the limit %s of the tenant, which is %llu: "
-				 "delete something, or ask for more",
-				 larder_limit_name(r->op.limit),
-				 (unsigned long long)quota_limit(r->session->quota, r->op.limit));
-		return;
-	}
-	node_reply_error(r, status, 0, "%s", reply_sentence(status));
+	if (status == LARDER_QUOTA && r->op.limit < LARDER_LIMITS)
+		node_reply_over(r, r->op.limit);
+	else
+		node_reply_error(r, status, 0, "%s", reply_sentence(status));
 }
 
 void node_reply_transfer(struct request *r)

@@ -159,6 +159,8 @@ void node_reply_error(struct request *r, int status, uint64_t detail, const char
 	_printf_(4, 5);
 /* A refusal by the engine, in words. */
 void node_reply_status(struct request *r, int status);
+/* QUOTA: names the tenant's limit, its value and what can be done. */
+void node_reply_over(struct request *r, enum larder_limit limit);
 /* Its bytes did not all arrive: says which way it ended. */
 void node_reply_transfer(struct request *r);
 

@@ -118,6 +118,17 @@ static void objects__that_reach_below_are_spared(void **state)
 	as(&f, &a);
 	put_many(&f, "a", 30, 1);
 	assert_int_equal(evicted(&f, &b), 0);
+	/* also when nothing else is left */
+	assert_int_equal(present_of(&f, "a", 30), 6);
+	for (uint32_t i = 24; i < 30; i++) {
+		char key[8];
+
+		(void)snprintf(key, sizeof(key), "a%u", i);
+		assert_int_equal(lease(&f, key, 1, 1000), LARDER_LEASED);
+	}
+	assert_int_equal(put(&f, "more", 1, 1), LARDER_NO_SPACE);
+	assert_int_equal(evicted(&f, &b), 0);
+	assert_int_equal(release(&f, NULL, 1), LARDER_OK);
 	/* but the last part of an object keeps nobody else from its own guarantee */
 	limit(&f, &c, LARDER_LIMIT_guarantee_bytes, 7 * FIXTURE_PAGE);
 	as(&f, &c);

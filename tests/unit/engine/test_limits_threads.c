@@ -7,6 +7,7 @@
 
 #define CAP 12u			/* pages */
 #define STEPS 4000u
+#define HAMMER 8000000u
 
 struct side {
 	pthread_t thread;
@@ -157,6 +158,95 @@ static void two_reactors__never_past_a_limit_reject(void **state)
 	two_reactors__never_past_a_limit(LARDER_OVER_CAP_REJECT, 4);
 }
 
+/* --- the steps themselves, as fast as they go -------------------------------------------- */
+
+struct hammer {
+	pthread_t thread;
+	struct fixture *f;
+	struct engine_reactor *r;
+	uint32_t guarded;
+	uint64_t *budget, *inside, *seen;
+	pthread_barrier_t *start;
+};
+
+/* What two hold at once of what there is one of. */
+static void hammer_inside(struct hammer *h)
+{
+	if (__atomic_add_fetch(h->inside, 1, __ATOMIC_SEQ_CST) > 1)
+		(void)__atomic_add_fetch(h->seen, 1, __ATOMIC_SEQ_CST);
+	(void)__atomic_sub_fetch(h->inside, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *hammer_budget(void *arg)
+{
+	struct hammer *h = arg;
+
+	(void)pthread_barrier_wait(h->start);
+	for (uint32_t i = 0; i < HAMMER; i++) {
+		if (!engine_take(h->budget, 1, 1))
+			continue;
+		hammer_inside(h);
+		(void)__atomic_sub_fetch(h->budget, 1, __ATOMIC_SEQ_CST);
+	}
+	return NULL;
+}
+
+static void *hammer_spare(void *arg)
+{
+	struct hammer *h = arg;
+
+	(void)pthread_barrier_wait(h->start);
+	for (uint32_t i = 0; i < HAMMER; i++) {
+		uint64_t claim;
+
+		if (!engine_spare(h->r, h->guarded, 1, &claim))
+			continue;
+		hammer_inside(h);
+		engine_spare_done(h->r, h->guarded, claim);
+	}
+	return NULL;
+}
+
+static void hammer_both(struct fixture *f, uint32_t guarded, void *(*what)(void *))
+{
+	uint64_t budget = 0, inside = 0, seen = 0;
+	struct hammer both[2];
+	pthread_barrier_t start;
+
+	assert_int_equal(pthread_barrier_init(&start, NULL, 2), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		both[i] = (struct hammer){ .f = f, .guarded = guarded, .budget = &budget,
+					   .inside = &inside, .seen = &seen, .start = &start,
+					   .r = engine_reactor(f->engine, i) };
+		both[i].r->room_for = f->tenant;
+		both[i].r->room_pages = 1;
+		assert_int_equal(pthread_create(&both[i].thread, NULL, what, &both[i]), 0);
+	}
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(pthread_join(both[i].thread, NULL), 0);
+	assert_int_equal(pthread_barrier_destroy(&start), 0);
+	assert_int_equal(seen, 0);
+	assert_int_equal(budget, 0);
+}
+
+static void one_of_two__has_the_last_unit(void **state)
+{
+	struct fixture f = { .config.reactors = 2 };
+	struct who a, b = {};
+
+	fixture_open(&f, 64);
+	a = (struct who){ .tenant = f.tenant, .ns = f.ns };
+	who_open(&f, "b", &b);
+	hammer_both(&f, b.tenant, hammer_budget);
+	as(&f, &b);
+	put_many(&f, "b", 8, 1);
+	limit(&f, &b, LARDER_LIMIT_guarantee_bytes, 7 * FIXTURE_PAGE);
+	as(&f, &a);
+	hammer_both(&f, b.tenant, hammer_spare);
+	assert_int_equal(f.engine->tenants[b.tenant].going_pages, 0);
+	fixture_close(&f);
+}
+
 /* --- a guarantee between two who flood ---------------------------------------------------- */
 
 static void *flood_main(void *arg)
@@ -226,6 +316,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(two_reactors__never_past_a_limit_evict_own),
 		cmocka_unit_test(two_reactors__never_past_a_limit_reject),
+		cmocka_unit_test(one_of_two__has_the_last_unit),
 		cmocka_unit_test(two_floods__leave_the_last_guaranteed_page),
 	};
 
