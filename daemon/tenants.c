@@ -115,10 +115,48 @@ static void tenants_take_back(struct tenants *t, const struct tenant_files *file
 			(void)larder_node_tenant_remove(t->node, files->at[n].name);
 }
 
+static int tenant_share_with(struct tenants *t, const char *name, const struct tenant_file *f)
+{
+	size_t n = f ? f->n_shares : 0;
+	struct larder_share *shares = calloc(n + 1, sizeof(*shares));
+	int r;
+
+	if (!shares)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		shares[i] = (struct larder_share){ .ns = f->shares[i].ns,
+						   .ns_len = f->shares[i].ns_len,
+						   .reader = f->shares[i].reader };
+	r = larder_node_set_shares(t->node, name, shares, n);
+	free(shares);
+	return r;
+}
+
+/* What each tenant shares; where one fails, those before it share again what they did. */
+static int tenants_share(struct tenants *t, const struct tenant_files *files, char *error,
+			 size_t size)
+{
+	for (size_t i = 0; i < files->n; i++) {
+		const char *name = files->at[i].name;
+		int r = tenant_share_with(t, name, &files->at[i]);
+
+		if (!r)
+			continue;
+		(void)snprintf(error, size, "tenant %s can not share its namespaces: %s", name,
+			       strerror(-r));
+		while (i-- > 0)		/* as before: there was memory for it then */
+			(void)tenant_share_with(t, files->at[i].name,
+						tenant_files_find(t->files, files->at[i].name));
+		return r;
+	}
+	return 0;
+}
+
 /* What can fail comes first, and what it did is taken back. */
 static int tenants_give(struct tenants *t, const struct tenant_files *files, char *error,
 			size_t size)
 {
+	char ignored[256];
 	int r = 0;
 	size_t i;
 
@@ -130,6 +168,11 @@ static int tenants_give(struct tenants *t, const struct tenant_files *files, cha
 		return r;
 	}
 	r = tenants_apply(t, files, error, size);
+	if (!r) {
+		r = tenants_share(t, files, error, size);
+		if (r && t->files)	/* they were in force a moment ago */
+			(void)tenants_apply(t, t->files, ignored, sizeof(ignored));
+	}
 	/* a known one gets its secrets: no entry is made, so this does not fail */
 	for (i = 0; i < files->n && !r; i++)
 		if (tenant_files_find(t->files, files->at[i].name))

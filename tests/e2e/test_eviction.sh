@@ -28,7 +28,13 @@ code 2 "no key" "$ctl" why
 check "JSON" "$ctl" --json why test 'key%201'
 says "fate" '"fate": "evicted"'
 says "for whom" '"room_for": "demo"'
+# refused: no room within its own cap
+check "reject" "$ctl" quota set demo objects=1 over_cap=reject --runtime
+code 3 "a put over the cap" "$ctl" put over-cap "$WORK/value"
+check "why" "$ctl" why test over-cap
+says "refused, when and how" '^over-cap: refused .* ago: .* \(QUOTA\); the record goes back'
 check "stats" "$ctl" --json stats
+says "by which limit" '"objects": 1$|"objects": 1,'
 says "age at eviction" '"evicted_age_s": ?[1-9]'
 node_stop
 check "stops with 0 (was $NODE_CODE)" test "$NODE_CODE" = 0
