@@ -6,6 +6,9 @@
  * pieces stay whole. Inside a tenant its sessions take turns, each with at most NODE_PIECE_BYTES in
  * one turn of the reactor: how many there are changes nothing between tenants.
  *
+ * A reply with little payload does not wait for its tenant's turn: it overdraws, and the rounds
+ * that go by pay for it, in the ring or out of it.
+ *
  * Nothing idles for a debt: while less than a piece has moved in a turn there are more rounds, and
  * when all who could go on are in debt, they are given at once what the missing rounds would bring.
  *
@@ -23,6 +26,7 @@ void node_drr_init(struct drr *d)
 {
 	list_init(&d->active);
 	d->n_active = 0;
+	d->heaviest = 1;
 	for (uint32_t i = 0; i < ARRAY_SIZE(d->tenants); i++) {
 		list_init(&d->tenants[i].link);
 		list_init(&d->tenants[i].sessions);
@@ -34,6 +38,39 @@ static uint64_t drr_weight(const struct drr_tenant *t)
 	return MAX(quota_limit(t->quota, LARDER_LIMIT_weight), (uint64_t)1);
 }
 
+/* What one round brings. Never 0, or a debt would last for ever. */
+static int64_t drr_quantum(const struct drr_tenant *t, uint64_t heaviest)
+{
+	uint64_t most = MAX(heaviest, t->weight);
+
+	return MAX((int64_t)((uint64_t)DRR_QUANTUM * t->weight / most), (int64_t)1);
+}
+
+/* It was not in the ring: rounds that went by pay its debt; nothing is saved up. */
+static void drr_settle(struct drr *d, struct drr_tenant *t)
+{
+	uint64_t missed = MIN(d->rounds - t->seen, (uint64_t)NODE_PIECE_BYTES);
+
+	t->weight = drr_weight(t);
+	t->deficit = MIN(t->deficit + (int64_t)missed * drr_quantum(t, d->heaviest), (int64_t)0);
+	t->seen = d->rounds;
+}
+
+bool node_drr_may_overdraw(struct reactor *r, struct session *s)
+{
+	struct drr_tenant *t = &r->drr.tenants[s->drr_index];
+
+	t->quota = s->quota;
+	if (t->n_sessions == 0)
+		drr_settle(&r->drr, t);
+	return t->deficit > -DRR_QUANTUM;
+}
+
+void node_drr_charge(struct reactor *r, struct session *s, uint32_t bytes)
+{
+	r->drr.tenants[s->drr_index].deficit -= bytes;
+}
+
 void node_drr_enter(struct reactor *r, struct session *s)
 {
 	struct drr_tenant *t = &r->drr.tenants[s->drr_index];
@@ -42,10 +79,9 @@ void node_drr_enter(struct reactor *r, struct session *s)
 		return;
 	s->in_drr = true;
 	t->quota = s->quota;
-	t->weight = drr_weight(t);
 	list_push_tail(&t->sessions, &s->drr_link);
 	if (t->n_sessions++ == 0) {
-		t->deficit = MIN(t->deficit, 0);	/* credit is not saved up while idle */
+		drr_settle(&r->drr, t);
 		list_push_tail(&r->drr.active, &t->link);
 		r->drr.n_active++;
 	}
@@ -60,6 +96,7 @@ void node_drr_leave(struct reactor *r, struct session *s)
 	s->in_drr = false;
 	list_remove(&s->drr_link);
 	if (--t->n_sessions == 0) {
+		t->seen = r->drr.rounds;
 		list_remove(&t->link);
 		r->drr.n_active--;
 	}
@@ -81,12 +118,6 @@ static uint32_t drr_serve_session(struct reactor *r, struct session *s)
 	if (!node_session_has_work(s) || (used == 0 && node_session_is_blocked(s)))
 		node_drr_leave(r, s);
 	return used;
-}
-
-/* What one round brings. Never 0, or a debt would last for ever. */
-static int64_t drr_quantum(const struct drr_tenant *t, uint64_t heaviest)
-{
-	return MAX((int64_t)((uint64_t)DRR_QUANTUM * t->weight / heaviest), (int64_t)1);
 }
 
 /* Weights may have been set since: read once a turn. */
@@ -128,6 +159,7 @@ static uint64_t drr_round(struct reactor *r, uint64_t heaviest)
 	struct drr *d = &r->drr;
 	uint64_t used = 0;
 
+	d->rounds++;
 	for (uint32_t n = d->n_active; n > 0 && d->n_active > 0; n--) {
 		struct drr_tenant *t = list_entry(d->active.next, struct drr_tenant, link);
 
@@ -166,6 +198,7 @@ uint64_t node_drr_run(struct reactor *r)
 	struct drr *d = &r->drr;
 	uint64_t heaviest = drr_heaviest(d), total = 0;
 
+	d->heaviest = heaviest;
 	for (uint32_t round = 0; round < DRR_ROUNDS && d->n_active > 0; round++) {
 		bool several = d->n_active > 1;
 		uint64_t used = drr_round(r, heaviest);

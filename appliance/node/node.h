@@ -75,11 +75,14 @@ struct drr_tenant {
 	int64_t deficit;
 	const struct quota *quota;
 	uint64_t weight;		/* as it was when this turn began */
+	uint64_t seen;			/* rounds when it left the ring, or was last settled */
 };
 
 struct drr {
 	struct list active;
 	uint32_t n_active;
+	uint64_t rounds;
+	uint64_t heaviest;		/* weight, in the last turn */
 	struct drr_tenant tenants[NODE_TENANTS_MAX + 1];
 };
 
@@ -183,6 +186,9 @@ void node_reactor_complain(struct reactor *r, const char *fmt, ...) _printf_(2, 
 void node_drr_init(struct drr *d);
 void node_drr_enter(struct reactor *r, struct session *s);
 void node_drr_leave(struct reactor *r, struct session *s);
+/* May its tenant send something small before its turn, to be charged? */
+bool node_drr_may_overdraw(struct reactor *r, struct session *s);
+void node_drr_charge(struct reactor *r, struct session *s, uint32_t bytes);
 /* Returns the bytes that were handed out. */
 uint64_t node_drr_run(struct reactor *r);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A reactor and its turn. The order of a turn: look at the clock and forgive a gap, take what the
- * transports have, take what the engine has, try what waits for a region, hand out bytes in fair
+ * transports have, small things first, take what the engine has, try what waits for a region, hand
+ * out bytes in fair
  * turns, look for those whose time is over, publish.
  *
  * Promise 12: a gap of over a second between two turns is time in which nobody looked. It moves
@@ -24,6 +25,7 @@
 #define REACTOR_SCAN_NS (50u * NSEC_PER_MSEC)	/* how exactly keepalive and stall are kept */
 #define REACTOR_PUBLISH_NS (10u * NSEC_PER_MSEC)
 #define REACTOR_SHUTDOWN_TURNS 1000u
+#define REACTOR_LIGHT_ROUNDS 8u	/* of small things before the large ones have their turn */
 
 static int reactor_watch(struct reactor *r, int fd)
 {
@@ -179,7 +181,7 @@ static int reactor_poll_transport(struct reactor *r, uint32_t i)
 	}
 	for (int k = 0; k < n; k++)
 		reactor_event(r, &events[k]);
-	r->quiet[i] = n == 0;
+	r->quiet[i] = n == 0 && t->left == 0;
 	return n;
 }
 
@@ -217,6 +219,76 @@ static int reactor_poll_engine(struct reactor *r)
 		n++;
 	}
 	return n;
+}
+
+static void reactor_set_lot(struct reactor *r, enum transport_lot lot)
+{
+	for (uint32_t i = 0; i < __atomic_load_n(&r->n_transports, __ATOMIC_ACQUIRE); i++)
+		r->transports[i]->lot = (uint8_t)lot;
+}
+
+static bool reactor_has_heavy(const struct reactor *r)
+{
+	for (uint32_t i = 0; i < __atomic_load_n(&r->n_transports, __ATOMIC_ACQUIRE); i++)
+		if (r->transports[i]->left > 0)
+			return true;
+	return false;
+}
+
+static int reactor_flush(struct reactor *r)
+{
+	uint32_t n_transports = __atomic_load_n(&r->n_transports, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < n_transports; i++) {
+		int n = transport_flush(r->transports[i]);
+
+		if (n < 0 && n != -EOPNOTSUPP)
+			return n;
+	}
+	return 0;
+}
+
+/*
+ * Small things first, and to their end: while bytes of values wait to be moved, requests and
+ * replies without are gone through until there are none, so that no large piece comes between
+ * their first byte and their last. Bounded, so the large ones move every turn.
+ */
+static int reactor_light(struct reactor *r)
+{
+	int done = 0;
+
+	reactor_set_lot(r, TRANSPORT_LIGHT);
+	for (uint32_t round = 0; round < REACTOR_LIGHT_ROUNDS; round++) {
+		int n = reactor_poll_transports(r), flushed;
+
+		if (n < 0)
+			return n;
+		n += reactor_poll_engine(r);
+		done += n;
+		if (n == 0 || (!reactor_has_heavy(r) && r->drr.n_active == 0))
+			break;
+		flushed = reactor_flush(r);
+		if (flushed < 0)
+			return flushed;
+	}
+	return done;
+}
+
+static int reactor_heavy(struct reactor *r)
+{
+	uint32_t n_transports = __atomic_load_n(&r->n_transports, __ATOMIC_ACQUIRE);
+	int done = 0;
+
+	reactor_set_lot(r, TRANSPORT_HEAVY);
+	for (uint32_t i = 0; i < n_transports; i++) {
+		int n = r->transports[i]->left > 0 ? reactor_poll_transport(r, i) : 0;
+
+		if (n < 0)
+			return n;
+		done += n;
+	}
+	reactor_set_lot(r, TRANSPORT_ALL);
+	return done;
 }
 
 static int reactor_retry(struct reactor *r)
@@ -309,28 +381,28 @@ static int reactor_answer_wake(struct reactor *r)
 
 static int reactor_turn(struct reactor *r)
 {
-	uint32_t n_transports = __atomic_load_n(&r->n_transports, __ATOMIC_ACQUIRE);
 	int done = reactor_answer_wake(r);
-	int polled;
+	int n;
 
 	if (done < 0)
 		return done;
 	reactor_look_at_clock(r);
-	polled = reactor_poll_transports(r);
-	if (polled < 0)
-		return polled;
-	done += polled;
+	n = reactor_light(r);
+	if (n < 0)
+		return n;
+	done += n;
+	n = reactor_heavy(r);
+	if (n < 0)
+		return n;
+	done += n;
 	done += reactor_poll_engine(r);
 	done += reactor_retry(r);
 	node_tenants_evict(r);
 	reactor_scan(r);	/* before the flush: it may have answered */
 	done += node_drr_run(r) > 0;
-	for (uint32_t i = 0; i < n_transports; i++) {
-		int n = transport_flush(r->transports[i]);
-
-		if (n < 0 && n != -EOPNOTSUPP)
-			return n;
-	}
+	n = reactor_flush(r);
+	if (n < 0)
+		return n;
 	done += reactor_reap(r);
 	reactor_publish(r);
 	r->busy = done > 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What leaves: replies, in the order in which they became ready, each with the payload that belongs
- * to it and nothing of another reply in between. A reply without payload goes at once; payload is
+ * to it and nothing of another reply in between. One with little payload goes at once; the rest is
  * handed out by the fair turns (drr.c) in pieces of at most NODE_PIECE_BYTES, straight from the
  * pages, the first piece in one descriptor with its message.
  *
@@ -12,6 +12,8 @@
 
 #include "base/compiler.h"
 #include "node/session.h"
+
+#define SEND_SMALL (16u * 1024u)	/* payload of a reply that goes at once */
 
 void node_send_queue(struct request *r)
 {
@@ -63,6 +65,30 @@ static int send_one(struct session *s, struct request *r, uint32_t budget, uint3
 	return 1;
 }
 
+static void send_posted(struct session *s, struct request *r)
+{
+	if (r->transfer.posted != r->payload)
+		return;
+	list_remove(&r->queue);
+	node_request_uncharge(r);
+}
+
+void node_send_small(struct session *s)
+{
+	while (s->state == SESSION_OPEN && !list_empty(&s->tx)) {
+		struct request *r = list_entry(s->tx.next, struct request, queue);
+		uint64_t left = r->payload - r->transfer.posted;
+		uint32_t payload;
+
+		if (left > SEND_SMALL || (left > 0 && !node_drr_may_overdraw(s->reactor, s)))
+			break;
+		if (send_one(s, r, (uint32_t)left, &payload) == 0)
+			break;
+		node_drr_charge(s->reactor, s, payload);
+		send_posted(s, r);
+	}
+}
+
 uint32_t node_send_pump(struct session *s, uint32_t budget)
 {
 	uint32_t used = 0;
@@ -78,10 +104,7 @@ uint32_t node_send_pump(struct session *s, uint32_t budget)
 		if (send_one(s, r, budget - used, &payload) == 0)
 			break;
 		used += payload;
-		if (r->transfer.posted == r->payload) {
-			list_remove(&r->queue);
-			node_request_uncharge(r);
-		}
+		send_posted(s, r);
 	}
 	return used;
 }

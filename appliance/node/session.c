@@ -224,7 +224,7 @@ void node_session_kick(struct session *s)
 {
 	if (s->state != SESSION_OPEN)
 		return;
-	(void)node_send_pump(s, 0);	/* moves no payload, so it uses nothing of a budget */
+	node_send_small(s);
 	if (node_session_has_work(s))
 		node_drr_enter(s->reactor, s);
 }

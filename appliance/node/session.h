@@ -180,6 +180,8 @@ uint32_t node_receive_pump(struct session *s, uint32_t budget);
 /* send.c */
 void node_send_queue(struct request *r);
 void node_send_event(struct session *s, const struct transport_event *ev);
+/* Replies at the head that are small, without waiting for a turn. */
+void node_send_small(struct session *s);
 uint32_t node_send_pump(struct session *s, uint32_t budget);
 
 /* admit.c */

@@ -280,6 +280,19 @@ static int loop_redirect_rx(struct transport_conn *conn, uint64_t cookie, void *
 	return stream_rx_redirect(stream_of(conn), cookie, to);
 }
 
+static bool loop_is_heavy(const struct loop_end *e)
+{
+	return e->stream.phase == STREAM_UP &&
+	       (stream_rx_is_more_than(&e->stream.rx, TRANSPORT_LIGHT_BYTES) ||
+		stream_tx_is_more_than(&e->stream.tx, TRANSPORT_LIGHT_BYTES));
+}
+
+static bool loop_is_of_lot(const struct loop *t, const struct loop_end *e)
+{
+	return t->base.lot == TRANSPORT_ALL ||
+	       loop_is_heavy(e) == (t->base.lot == TRANSPORT_HEAVY);
+}
+
 static int loop_poll(struct transport *transport, struct transport_event *events, uint32_t max)
 {
 	struct stream_batch b = { .events = events, .max = max };
@@ -295,6 +308,8 @@ static int loop_poll(struct transport *transport, struct transport_event *events
 		loop_end_release(e);
 	}
 	loop_unkick(t);
+	if (t->base.lot != TRANSPORT_HEAVY)
+		t->base.left = 0;
 	t->idle = false;
 	t->moved = false;
 	t->turn++;
@@ -308,11 +323,14 @@ static int loop_poll(struct transport *transport, struct transport_event *events
 		/* To the tail: who was not served comes first next time. */
 		list_remove(&e->link);
 		list_push_tail(&t->conns, &e->link);
-		loop_end_serve(e, &b);
+		if (loop_is_of_lot(t, e))
+			loop_end_serve(e, &b);
+		else
+			t->base.left += t->base.lot == TRANSPORT_LIGHT;
 		if (it == last)
 			break;
 	}
-	t->idle = !b.n;
+	t->idle = !b.n && (t->base.lot != TRANSPORT_LIGHT || !t->base.left);
 	if (t->idle && t->moved)
 		loop_kick(t);
 	return (int)b.n;
@@ -325,7 +343,8 @@ static int loop_flush(struct transport *transport)
 	list_for_each(it, &t->conns) {
 		struct loop_end *e = list_entry(it, struct loop_end, link);
 
-		if (e->stream.phase == STREAM_UP || e->stream.phase == STREAM_DRAIN)
+		if ((e->stream.phase == STREAM_UP || e->stream.phase == STREAM_DRAIN) &&
+		    loop_is_of_lot(t, e))
 			loop_end_send(e);
 	}
 	return 0;

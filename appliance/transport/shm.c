@@ -138,15 +138,27 @@ static int shm_gather(struct shm_transport *t)
 	return 0;
 }
 
+static bool shm_is_of_lot(const struct shm_transport *t, const struct shm_conn *c)
+{
+	return t->base.lot == TRANSPORT_ALL ||
+	       shm_conn_is_heavy(c) == (t->base.lot == TRANSPORT_HEAVY);
+}
+
 static void shm_turns(struct shm_transport *t, struct shm_batch *b)
 {
 	const struct list *last = t->ready.prev;	/* who comes later waits a poll */
 	struct list *l;
 
 	while (b->n < b->max && t->poll_left && (l = list_pop_head(&t->ready))) {
+		struct shm_conn *c = list_entry(l, struct shm_conn, ready);
 		bool was_last = l == last;
 
-		shm_conn_turn(list_entry(l, struct shm_conn, ready), b);
+		if (shm_is_of_lot(t, c)) {
+			shm_conn_turn(c, b);
+		} else {
+			t->base.left += t->base.lot == TRANSPORT_LIGHT;
+			list_push_tail(&t->ready, &c->ready);
+		}
 		if (was_last)
 			return;
 	}
@@ -156,13 +168,16 @@ static int shm_poll(struct transport *base, struct transport_event *events, uint
 {
 	struct shm_transport *t = shm_of(base);
 	struct shm_batch b = { .events = events, .max = max };
-	int r;
+	int r = 0;
 
 	shm_reclaim(t);
 	t->turn++;
 	t->poll_left = SHM_POLL_BYTES;
 	t->polling = true;
-	r = shm_gather(t);
+	if (t->base.lot != TRANSPORT_HEAVY) {	/* the LIGHT poll before it has looked */
+		t->base.left = 0;
+		r = shm_gather(t);
+	}
 	if (r == 0)
 		shm_turns(t, &b);
 	t->polling = false;

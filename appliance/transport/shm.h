@@ -260,6 +260,8 @@ int shm_connect(struct transport *base, const char *address, void *user,
  * refuses. fd -1: a connection that failed with @status and has only that to tell. */
 int shm_conn_start(struct shm_transport *t, struct shm_conn *c, int fd, int status);
 /* One turn in a poll; leaves it on the ready list when something is left to do. */
+/* Has more to move next than TRANSPORT_LIGHT_BYTES. */
+bool shm_conn_is_heavy(const struct shm_conn *c);
 void shm_conn_turn(struct shm_conn *c, struct shm_batch *b);
 /* Sends what stands at the head of the queue, up to the first copy. */
 void shm_conn_flush(struct shm_conn *c);

@@ -45,6 +45,19 @@ static bool conn_wants(const struct shm_conn *c)
 	}
 }
 
+bool shm_conn_is_heavy(const struct shm_conn *c)
+{
+	const struct shm_slot *s = &c->tx.slot[c->tx.done % SHM_MAX_TX];
+
+	if (c->phase != SHM_OPEN)
+		return false;
+	if (c->n_unfaulted)
+		return true;
+	return c->tx.done != c->tx.tail && !c->blocked &&
+	       (s->type == SHM_SLOT_READ || s->type == SHM_SLOT_WRITE) &&
+	       s->length > TRANSPORT_LIGHT_BYTES;
+}
+
 static void conn_budget(struct shm_conn *c)
 {
 	const struct shm_transport *t = shm_owner(c);

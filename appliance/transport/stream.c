@@ -104,6 +104,15 @@ uint32_t stream_tx_gather(const struct stream_tx *q, struct iovec *iov, uint32_t
 	return n;
 }
 
+bool stream_tx_is_more_than(const struct stream_tx *q, size_t bytes)
+{
+	size_t sum = 0;
+
+	for (uint32_t at = q->iov_head; at != q->iov_tail && sum <= bytes; at++)
+		sum += q->iov[at % STREAM_IOVS].iov_len;
+	return sum > bytes;
+}
+
 void stream_tx_advance(struct stream_tx *q, size_t n)
 {
 	while (n) {
@@ -167,6 +176,15 @@ int stream_rx_redirect(struct stream *s, uint64_t cookie, void *to)
 		}
 	}
 	return -ENOENT;
+}
+
+bool stream_rx_is_more_than(const struct stream_rx *q, size_t bytes)
+{
+	size_t sum = 0;
+
+	for (uint32_t at = q->head; at != q->tail && sum <= bytes; at++)
+		sum += q->slot[at % STREAM_MAX_RX].length;
+	return sum > bytes;
 }
 
 uint32_t stream_rx_gather(const struct stream_rx *q, struct iovec *iov, uint32_t max,

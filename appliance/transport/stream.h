@@ -119,6 +119,8 @@ int stream_rx_redirect(struct stream *s, uint64_t cookie, void *to);
 /* What to send next: at most @max pieces and @budget bytes. Number of pieces; @bytes their sum. */
 uint32_t stream_tx_gather(const struct stream_tx *q, struct iovec *iov, uint32_t max,
 			  size_t budget, size_t *bytes);
+/* Is more than @bytes still to be sent? */
+bool stream_tx_is_more_than(const struct stream_tx *q, size_t bytes);
 /* @n bytes of what was gathered have left. */
 void stream_tx_advance(struct stream_tx *q, size_t n);
 /* Events of descriptors that were sent, as many as there is room for. */
@@ -127,6 +129,9 @@ void stream_tx_report(struct stream *s, struct stream_batch *b);
 /* Where to receive next, up to the first buffer that throws away. Number of pieces. */
 uint32_t stream_rx_gather(const struct stream_rx *q, struct iovec *iov, uint32_t max,
 			  size_t budget, size_t *bytes);
+/* Are buffers of more than @bytes posted? What has arrived in them counts: it is looked at when
+ * they are full. */
+bool stream_rx_is_more_than(const struct stream_rx *q, size_t bytes);
 /* @n bytes have arrived in what was gathered (or were thrown away for the first buffer). Events of
  * buffers that are full now need room: at most one per buffer gathered. Bytes beyond them. */
 size_t stream_rx_advance(struct stream *s, struct stream_batch *b, size_t n);

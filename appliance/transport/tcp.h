@@ -19,6 +19,7 @@
 #include "transport/tcp_address.h"
 
 #define TCP_AHEAD (64u * 1024u)		/* read-ahead per connection */
+#define TCP_AHEAD_LIGHT (8u * 1024u)	/* while large pieces wait: it may be one that is read */
 #define TCP_LISTENERS 8u
 #define TCP_BACKLOG 1024
 #define TCP_ACCEPTS_PER_POLL 16u
@@ -81,6 +82,7 @@ struct tcp {
 	uint64_t accept_again;	/* when paused */
 	uint64_t turn;
 	unsigned polls;		/* since the last epoll_wait */
+	bool heavy;			/* the last LIGHT poll, or this one, passed some over */
 	uint32_t n_ready;
 	struct list ready;	/* connections that have something to do */
 	struct list conns;
@@ -132,6 +134,8 @@ void tcp_conn_free(struct tcp_conn *c);
 void tcp_conn_connect_next(struct tcp_conn *c, int error);
 void tcp_conn_happened(struct tcp_conn *c, uint32_t epoll_events);
 bool tcp_conn_has_work(const struct tcp_conn *c);
+/* Has more to move next than TRANSPORT_LIGHT_BYTES. */
+bool tcp_conn_is_heavy(const struct tcp_conn *c);
 void tcp_conn_serve(struct tcp_conn *c, struct stream_batch *b);
 void tcp_conn_send(struct tcp_conn *c);
 void tcp_conn_end(struct tcp_conn *c, int status, int cancel_status);

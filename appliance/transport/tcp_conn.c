@@ -327,7 +327,8 @@ static void tcp_conn_receive(struct tcp_conn *c, struct stream_batch *b)
 	ssize_t got;
 
 	n = stream_rx_gather(&c->stream.rx, iov, n, c->rx_budget, &posted);
-	ahead = MIN((size_t)TCP_AHEAD, c->rx_budget - posted);
+	ahead = MIN((size_t)(tcp_of_conn(c)->heavy ? TCP_AHEAD_LIGHT : TCP_AHEAD),
+		    c->rx_budget - posted);
 	if (ahead)
 		iov[n++] = (struct iovec){ .iov_base = c->ahead, .iov_len = ahead };
 	got = readv(c->fd, iov, (int)n);
@@ -455,6 +456,17 @@ void tcp_conn_serve(struct tcp_conn *c, struct stream_batch *b)
 		tcp_conn_close_fd(c);
 	if (c->fd < 0)
 		tcp_conn_gone(c, b);
+}
+
+bool tcp_conn_is_heavy(const struct tcp_conn *c)
+{
+	const struct stream *s = &c->stream;
+
+	if (s->phase != STREAM_UP)
+		return false;
+	if (c->can_read && stream_rx_is_more_than(&s->rx, TRANSPORT_LIGHT_BYTES))
+		return true;
+	return c->can_write && stream_tx_is_more_than(&s->tx, TRANSPORT_LIGHT_BYTES);
 }
 
 bool tcp_conn_has_work(const struct tcp_conn *c)

@@ -87,15 +87,25 @@ static int tcp_harvest(struct tcp *t)
 	return 0;
 }
 
+static bool tcp_is_of_lot(const struct tcp *t, const struct tcp_conn *c)
+{
+	return t->base.lot == TRANSPORT_ALL ||
+	       tcp_conn_is_heavy(c) == (t->base.lot == TRANSPORT_HEAVY);
+}
+
 /* Each connection that was ready is served at most once, and goes to the tail if it still is. */
 static void tcp_serve(struct tcp *t, struct stream_batch *b)
 {
 	for (uint32_t n = t->n_ready; n && stream_room(b); n--) {
 		struct tcp_conn *c = list_entry(t->ready.next, struct tcp_conn, ready);
+		bool ours = tcp_is_of_lot(t, c);
 
 		tcp_unready(c);
-		tcp_conn_serve(c, b);
-		if (tcp_conn_has_work(c))
+		if (ours)
+			tcp_conn_serve(c, b);
+		else if (t->base.lot == TRANSPORT_LIGHT)
+			t->heavy = ++t->base.left;
+		if (!ours || tcp_conn_has_work(c))
 			tcp_make_ready(c);
 	}
 }
@@ -117,6 +127,7 @@ int tcp_poll(struct transport *transport, struct transport_event *events, uint32
 {
 	struct stream_batch b = { .events = events, .max = max };
 	struct tcp *t = tcp_of(transport);
+	bool look = t->base.lot != TRANSPORT_HEAVY;	/* the LIGHT poll before it has looked */
 	int r;
 
 	if (!max)
@@ -125,21 +136,25 @@ int tcp_poll(struct transport *transport, struct transport_event *events, uint32
 		tcp_conn_free(list_entry(it, struct tcp_conn, link));
 	t->turn++;
 	t->idle = false;
+	if (look) {
+		t->heavy = t->base.left > 0;
+		t->base.left = 0;
+	}
 	tcp_check_time(t);
-	if (list_empty(&t->ready) || ++t->polls >= TCP_POLLS_PER_HARVEST) {
+	if (look && (list_empty(&t->ready) || ++t->polls >= TCP_POLLS_PER_HARVEST)) {
 		r = tcp_harvest(t);
 		if (r < 0)
 			return r;
 	}
 	tcp_serve(t, &b);
 	/* The ready list gave nothing: what has come in since the last look? */
-	if (!b.n && list_empty(&t->ready) && t->polls) {
+	if (look && !b.n && list_empty(&t->ready) && t->polls) {
 		r = tcp_harvest(t);
 		if (r < 0)
 			return r;
 		tcp_serve(t, &b);
 	}
-	t->idle = !b.n;
+	t->idle = !b.n && (!look || !t->base.left);
 	if (t->idle && !list_empty(&t->ready))
 		tcp_kick(t);
 	return (int)b.n;
@@ -152,7 +167,8 @@ int tcp_flush(struct transport *transport)
 	list_for_each(it, &t->ready) {
 		struct tcp_conn *c = list_entry(it, struct tcp_conn, ready);
 
-		if (c->stream.phase == STREAM_UP || c->stream.phase == STREAM_DRAIN)
+		if ((c->stream.phase == STREAM_UP || c->stream.phase == STREAM_DRAIN) &&
+		    tcp_is_of_lot(t, c))
 			tcp_conn_send(c);
 	}
 	return 0;

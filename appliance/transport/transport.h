@@ -190,8 +190,23 @@ struct transport_ops {
 	void (*abandon)(struct transport *t);
 };
 
+/*
+ * What the next poll and flush look after, for an owner that does not let small things wait for
+ * large ones: first LIGHT, again while that gives events, then HEAVY if @left says that there is
+ * some, and not before that sleep. A transport that makes no difference serves all each time and
+ * leaves nothing.
+ */
+enum transport_lot {
+	TRANSPORT_ALL,
+	TRANSPORT_LIGHT,	/* connections with little to move next */
+	TRANSPORT_HEAVY,	/* the others */
+};
+#define TRANSPORT_LIGHT_BYTES (32u * 1024u)	/* to move next on a connection that is light */
+
 struct transport {
 	const struct transport_ops *ops;
+	uint8_t lot;		/* enum transport_lot: the owner's to set */
+	uint32_t left;		/* heavy connections that the last LIGHT poll passed over */
 };
 
 struct transport_conn {

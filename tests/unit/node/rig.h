@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -47,6 +48,11 @@ struct rig {
 	struct transport *client;	/* all peers live on it */
 	struct larder_node_stats before;
 	uint64_t now_ns;
+	/* the clock is the time that the node itself works: nothing that peers do takes any */
+	bool node_time;
+	uint64_t step_ns;		/* when this step of it began; 0: it does not work */
+	void (*each_step)(void *user);	/* after each; may be NULL */
+	void *each_user;
 	struct prng prng;
 	const struct transport_ops *ops;	/* loop, unless the test says so before rig_open */
 	char dir[64];			/* shm: where the socket is */
@@ -74,9 +80,19 @@ struct peer {
 	uint8_t *payload;		/* of the last reply; freed with the next */
 };
 
+static inline uint64_t rig_cpu_ns(void)
+{
+	struct timespec ts;
+
+	assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts), 0);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
 static inline uint64_t rig_now(void *user)
 {
-	return ((struct rig *)user)->now_ns;
+	const struct rig *r = user;
+
+	return r->now_ns + (r->step_ns ? rig_cpu_ns() - r->step_ns : 0);
 }
 
 static inline uint64_t rig_wall(void *user)
@@ -225,12 +241,21 @@ static inline int rig_step(struct rig *r)
 	if (r->threaded)
 		return rig_wait(r);
 	for (uint32_t i = 0; i < r->config.reactors; i++) {
-		int k = larder_node_step(r->node, i);
+		int k;
 
+		if (r->node_time)
+			r->step_ns = rig_cpu_ns();
+		k = larder_node_step(r->node, i);
+		if (r->node_time)
+			r->now_ns += rig_cpu_ns() - r->step_ns;
+		r->step_ns = 0;
 		assert_true(k >= 0);
 		n += k;
 	}
-	return n + rig_poll_client(r);
+	n += rig_poll_client(r);
+	if (r->each_step)
+		r->each_step(r->each_user);
+	return n;
 }
 
 /* Until nothing moves any more. */

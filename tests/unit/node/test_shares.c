@@ -82,7 +82,8 @@ static void weights__give_shares(void **state)
 		uint64_t bytes[2];
 
 		run(1, weights[i][0], 1, weights[i][1], TURNS, bytes);
-		check_share(bytes, MAX(weights[i][0], (uint64_t)1), MAX(weights[i][1], (uint64_t)1));
+		check_share(bytes, MAX(weights[i][0], (uint64_t)1),
+			    MAX(weights[i][1], (uint64_t)1));
 		/* a turn moves at least a piece while somebody wants one */
 		assert_true(bytes[0] + bytes[1] >= (uint64_t)TURNS * NODE_PIECE_BYTES * 9 / 10);
 	}
