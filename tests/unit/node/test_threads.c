@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 
+#include "node/limits.h"
+
 #define REACTORS 3u
 #define PEERS 6u
 #define ROUNDS 60u
@@ -40,6 +42,25 @@ static void *worker_run(void *user)
 	return NULL;
 }
 
+/* Other limits at each look, all of them more than the peers want. */
+static void control_limits(struct larder_node *node, uint64_t n)
+{
+	struct larder_tenant_limits l[] = { { .tenant = "demo" }, { .tenant = "other" } };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(l); i++) {
+		uint64_t *v = l[i].limits.value;
+
+		v[LARDER_LIMIT_ops_per_s] = 10000000 + n % 2;
+		v[LARDER_LIMIT_in_bytes_per_s] = v[LARDER_LIMIT_out_bytes_per_s] = 1ull << 40;
+		v[LARDER_LIMIT_in_flight_fetch] = 100 + n % 7;
+		v[LARDER_LIMIT_in_flight_write] = 100 + n % 5;
+		v[LARDER_LIMIT_weight] = 1 + n % 1000;
+		v[LARDER_LIMIT_guarantee_bytes] = n % 100000;
+	}
+	if (larder_node_set_limits(node, l, ARRAY_SIZE(l), NULL) < 0)
+		abort();
+}
+
 static void *control_run(void *user)
 {
 	struct worker *w = user;
@@ -52,6 +73,7 @@ static void *control_run(void *user)
 			abort();
 		if (larder_node_tenant_add(w->rig->node, "other", "tom", 3, "jerry", 5) < 0)
 			abort();
+		control_limits(w->rig->node, w->turns);
 		w->turns += larder_node_turns(w->rig->node, 0);
 		(void)poll(NULL, 0, 1);
 	}
@@ -115,10 +137,61 @@ static void reactors__share_one_node(void **state)
 	rig_stop(r);
 }
 
+/* --- claims ---------------------------------------------------------------------------------- */
+
+#define CLAIM_LIMIT 3u
+#define CLAIMS 50000u
+
+struct claimer {
+	pthread_t thread;
+	struct quota *q;
+	uint64_t *held;			/* atomic: by all */
+	uint64_t most, got;
+};
+
+static void *claimer_run(void *user)
+{
+	struct claimer *c = user;
+
+	for (uint32_t i = 0; i < CLAIMS; i++) {
+		uint64_t held;
+
+		if (!node_quota_claim(c->q, LARDER_LIMIT_in_flight_write, 1 + i % 2))
+			continue;
+		held = __atomic_add_fetch(c->held, 1 + i % 2, __ATOMIC_RELAXED);
+		c->most = MAX(c->most, held);
+		c->got++;
+		(void)__atomic_fetch_sub(c->held, 1 + i % 2, __ATOMIC_RELAXED);
+		node_quota_give(c->q, LARDER_LIMIT_in_flight_write, 1 + i % 2);
+	}
+	return NULL;
+}
+
+static void a_limit__is_never_passed_by_several_at_once(void **state)
+{
+	struct claimer c[4];
+	struct quota q = { .used = { 0 } };
+	uint64_t held = 0;
+
+	node_quota_init(&q);
+	q.effective[LARDER_LIMIT_in_flight_write] = CLAIM_LIMIT;
+	for (unsigned i = 0; i < ARRAY_SIZE(c); i++) {
+		c[i] = (struct claimer){ .q = &q, .held = &held };
+		assert_int_equal(pthread_create(&c[i].thread, NULL, claimer_run, &c[i]), 0);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(c); i++) {
+		assert_int_equal(pthread_join(c[i].thread, NULL), 0);
+		assert_in_range(c[i].most, 1, CLAIM_LIMIT);
+		assert_true(c[i].got > 0);
+	}
+	assert_int_equal(q.used[LARDER_LIMIT_in_flight_write], 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reactors__share_one_node),
+		cmocka_unit_test(a_limit__is_never_passed_by_several_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
