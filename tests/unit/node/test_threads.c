@@ -171,7 +171,7 @@ static void a_limit__is_never_passed_by_several_at_once(void **state)
 {
 	struct claimer c[4];
 	struct quota q = { .used = { 0 } };
-	uint64_t held = 0;
+	uint64_t held = 0, got = 0;
 
 	node_quota_init(&q);
 	q.effective[LARDER_LIMIT_in_flight_write] = CLAIM_LIMIT;
@@ -181,9 +181,10 @@ static void a_limit__is_never_passed_by_several_at_once(void **state)
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(c); i++) {
 		assert_int_equal(pthread_join(c[i].thread, NULL), 0);
-		assert_in_range(c[i].most, 1, CLAIM_LIMIT);
-		assert_true(c[i].got > 0);
+		assert_in_range(c[i].most, 0, CLAIM_LIMIT);
+		got += c[i].got;
 	}
+	assert_true(got > 0);	/* one alone may get none: who holds them may be off the CPU */
 	assert_int_equal(q.used[LARDER_LIMIT_in_flight_write], 0);
 }
 
