@@ -314,8 +314,10 @@ int control_open(sd_event *event, const char *path, control_answer_fn *answer, v
 	struct control *c = calloc(1, sizeof(*c));
 	int r = -ENAMETOOLONG;
 
-	if (!c)
+	if (!c) {
+		say(log, LARDER_LOG_ERR, "control.socket %s: no memory for its connections", path);
 		return -ENOMEM;
+	}
 	c->event = sd_event_ref(event);
 	c->answer = answer;
 	c->user = user;

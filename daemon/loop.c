@@ -55,8 +55,14 @@ static int loop_stop(sd_event_source *s, const struct signalfd_siginfo *si, void
 	if (r < 0)
 		return r;
 	d->drain_deadline_us = now + config_number(&d->config, CONFIG_drain_timeout) * 1000;
-	return sd_event_add_time_relative(d->event, &d->drain_timer, CLOCK_MONOTONIC, 0, 1000,
-					  loop_drain_step, d);
+	r = sd_event_add_time_relative(d->event, &d->drain_timer, CLOCK_MONOTONIC, 0, 1000,
+				       loop_drain_step, d);
+	if (r >= 0)
+		return 0;
+	/* nobody would look whether it is drained: better cut than never stopped */
+	say(&d->log, LARDER_LOG_ERR, "can not wait for the drain, stopping at once: %s",
+	    strerror(-r));
+	return sd_event_exit(d->event, LARDERD_EXIT_CUT);
 }
 
 static int loop_reload(sd_event_source *s, const struct signalfd_siginfo *si, void *user)

@@ -6,6 +6,7 @@
  */
 #include "say.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +44,9 @@ static void say_line(void *user, int level, const char *text)
 		n = sizeof(line) - 1;
 		line[n - 1] = '\n';
 	}
-	if (write(STDERR_FILENO, line, (size_t)n) < 0)
-		return;		/* nowhere left to complain */
+	while (write(STDERR_FILENO, line, (size_t)n) < 0 && errno == EINTR)
+		;
+	/* any other failure: nowhere is left to complain */
 }
 
 void say_to_stderr(struct larder_log *log, int level)
