@@ -1,14 +1,13 @@
 # The fault sweep: the Nth call into the system fails, for N = 1, 2, ... until none is left to fail.
 #
-#   make fault          every case; FAULT_ARGUMENTS="--scenario put --transport tcp" for some
-#   make fault-check    make check's form: every case, under a sanitizer every FAULT_EVERY-th call
+#   make fault          every case
+#   make fault-check    make check's form: every FAULT_EVERY-th call of the libraries and every
+#                       FAULT_DAEMON_EVERY-th of the daemon, about half a minute
 #
 # A case that fails ends with the command that does it again.
 
 FAULT_WRAPS := $(shell tests/fault/calls --names) free munmap
 FAULT_LDFLAGS := -no-pie $(FAULT_WRAPS:%=-Wl,--wrap=%)
-FAULT_EVERY ?= $(if $(filter default,$(FLAVOUR)),1,4)
-FAULT_ARGUMENTS ?=
 FAULT := $(B)/tests/fault/fault
 FAULT_INJECT_OBJS := $(call objs,$(addprefix tests/fault/,inject.c books.c wraps.c))
 FAULT_OBJS := $(FAULT_INJECT_OBJS) $(call objs,$(addprefix tests/fault/,world.c steps.c calls.c \
@@ -19,19 +18,32 @@ $(FAULT): $(FAULT_OBJS) $(call archives,$(MODULES))
 	$(Q)$(CC) $(LDFLAGS) $(FAULT_LDFLAGS) $(FAULT_OBJS) \
 		-Wl,--start-group $(filter %.a,$^) -Wl,--end-group -o $@ $(ALL_LIBS)
 
+LARDERD_FAULT := $(B)/tests/fault/larderd
+LARDERD_FAULT_OBJS := $(FAULT_INJECT_OBJS) $(call objs,tests/fault/wraps_daemon.c)
+$(LARDERD_FAULT): $(call objs,$(DAEMON_SRCS)) $(LARDERD_FAULT_OBJS) $(call archives,$(MODULES))
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $(FAULT_LDFLAGS) $(filter %.o,$^) \
+		-Wl,--start-group $(filter %.a,$^) -Wl,--end-group -o $@ $(ALL_LIBS) \
+		-linih -ljansson -lsystemd
+
 # Sanitizers add calls of their own to the objects: the list is checked without them.
 FAULT_CALLS_CHECK := $(if $(filter default,$(FLAVOUR)),$(B)/tests/fault/calls_check)
 $(B)/tests/fault/calls_check: tests/fault/calls tests/fault/calls.def tests/fault/calls.exempt \
 		$(call archives,$(MODULES)) $(call objs,$(DAEMON_SRCS))
 	@mkdir -p $(@D)
-	$(Q)printf '#!/bin/sh\nexec tests/fault/calls %s\n' '$(filter %.a %.o,$^)' >$@
-	$(Q)chmod +x $@
+	$(call fault_script,tests/fault/calls $(filter %.a %.o,$^))
+
+# A program with its arguments, as tests/run-tests wants it.
+fault_script = @mkdir -p $(@D) && printf '\#!/bin/sh\nexec %s\n' '$(1)' >$@ && chmod +x $@
+$(B)/tests/fault/check: $(FAULT) mk/fault.mk
+	$(call fault_script,$(FAULT) --every $${FAULT_EVERY:-1})
+$(B)/tests/fault/daemon_check: $(LARDERD_FAULT) mk/fault.mk
+	$(call fault_script,tests/fault/daemon_sweep $(LARDERD_FAULT) \
+		--every $${FAULT_DAEMON_EVERY:-1})
 
 .PHONY: fault fault-check
-fault: $(FAULT) $(FAULT_CALLS_CHECK)
-	$(Q)$(if $(FAULT_CALLS_CHECK),$(FAULT_CALLS_CHECK) && )$(FAULT) $(FAULT_ARGUMENTS)
-$(B)/tests/fault/fault_check: $(FAULT) mk/fault.mk
-	$(Q)printf '#!/bin/sh\nexec %s --every %s\n' '$(FAULT)' '$(FAULT_EVERY)' >$@
-	$(Q)chmod +x $@
-fault-check: $(B)/tests/fault/fault_check $(FAULT_CALLS_CHECK)
-	$(Q)LARDER_TEST_TIMEOUT=600 tests/run-tests $(FAULT_CALLS_CHECK) $<
+fault-check: export FAULT_EVERY ?= $(if $(filter default,$(FLAVOUR)),1,4)
+fault-check: export FAULT_DAEMON_EVERY ?= $(if $(filter default,$(FLAVOUR)),2,12)
+fault fault-check: $(FAULT_CALLS_CHECK) $(B)/tests/fault/check $(B)/tests/fault/daemon_check
+	$(Q)LARDER_TEST_TIMEOUT=1200 tests/run-tests $(filter $(B)/tests/%,$^)

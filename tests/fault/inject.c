@@ -26,7 +26,6 @@ static struct {
 	uint64_t n;
 	unsigned way;
 	uint64_t seen;			/* atomic */
-	bool process;
 } inject;
 static struct inject_report inject_own, *inject_report = &inject_own;
 static __thread bool inject_thread;
@@ -43,12 +42,6 @@ void inject_arm(uint64_t n, unsigned way)
 {
 	inject_start(n, way);
 	inject_thread = true;
-}
-
-void inject_arm_process(uint64_t n, unsigned way)
-{
-	inject_start(n, way);
-	inject.process = true;
 }
 
 void inject_disarm(struct inject_report *ret)
@@ -83,7 +76,7 @@ int inject_next(enum fault_call call, void *site)
 	const struct inject_entry *e = &inject_table[call];
 	struct inject_report *r = inject_report;
 
-	if (!inject_thread && !inject.process)
+	if (!inject_thread)
 		return 0;
 	if (__atomic_add_fetch(&inject.seen, 1, __ATOMIC_RELAXED) != inject.n)
 		return 0;

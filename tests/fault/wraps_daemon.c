@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What larderd calls besides, and how its process is told which call is to fail:
- * LARDER_FAULT="N WAY FILE" arms at the first line of main's process; FILE gets the report.
+ * What larderd calls besides, and how it is told which call of its control thread is to fail:
+ * LARDER_FAULT="N WAY FILE" arms before main begins; FILE gets the report.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -102,5 +102,5 @@ __attribute__((constructor)) static void wraps_daemon_arm(void)
 	}
 	(void)close(fd);
 	inject_share(at);
-	inject_arm_process(n, way);
+	inject_arm(n, way);	/* this thread is the control thread to be */
 }
