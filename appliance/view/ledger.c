@@ -76,10 +76,16 @@ static int ledger_map(struct ledger *l)
 {
 	struct larder_ledger_header h = { 0 };
 	void *map;
+	int r;
 
 	l->size = ledger_layout(&h, l->writers);
 	l->fd = memfd_create("larder-ledger-2", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (l->fd < 0 || fallocate(l->fd, 0, 0, (off_t)l->size) < 0)
+	if (l->fd < 0)
+		return -errno;
+	do {
+		r = fallocate(l->fd, 0, 0, (off_t)l->size);
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
 		return -errno;
 	map = mmap(NULL, l->size, PROT_READ | PROT_WRITE, MAP_SHARED, l->fd, 0);
 	if (map == MAP_FAILED)

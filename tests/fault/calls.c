@@ -68,6 +68,9 @@ bool world_answer(struct world *w, const char *what, int r)
 	if (!inject_fired())
 		world_fail(w, "%s: fails for no reason: %s", what,
 			   r < 0 ? strerror(-r) : larder_status_name(r));
+	if (inject_harmless())
+		world_fail(w, "%s: fails for what is no failure: %s", what,
+			   r < 0 ? strerror(-r) : larder_status_name(r));
 	if (r > 0 && !calls_may_say(w, r))
 		world_fail(w, "%s: says %s", what, larder_status_name(r));
 	if (strcmp(said, CALLS_NOTHING) == 0 || strcmp(said, "no error") == 0 || !said[0])

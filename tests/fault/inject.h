@@ -39,6 +39,9 @@ void inject_disarm(struct inject_report *ret);
 void inject_share(struct inject_report *at);
 /* Was a call made to fail since the last arming? */
 bool inject_fired(void);
+/* And in a way that is no failure: a signal came, a socket has no room or fewer bytes just now. Who
+ * made the call goes on, and nobody else learns of it. */
+bool inject_harmless(void);
 
 const char *inject_call_name(enum fault_call call);
 const char *inject_error_name(int error);

@@ -90,7 +90,7 @@ static void step_try(struct world *w, const char *what, int (*step)(struct world
 	r = step(w);
 	if (r == 0)
 		return;
-	if (!inject_fired())
+	if (!inject_fired() || inject_harmless())
 		world_fail(w, "%s: fails for no reason: %s", what, strerror(-r));
 	if (r > 0)
 		world_fail(w, "%s: answers %d", what, r);

@@ -87,14 +87,28 @@ void world_end(struct world *w)
 		world_fail(w, "%s: something is left in it: %s", w->dir, strerror(errno));
 }
 
+static uint64_t world_reconnects(struct world *w)
+{
+	struct larder_client_info info = { .connected = false };
+
+	if (w->client)
+		larder_get_info(w->client, &info);
+	return info.reconnects;
+}
+
 void world_arm(struct world *w)
 {
+	w->reconnects = world_reconnects(w);
+	w->armed_node = w->node;
 	inject_arm(w->n, w->way);
 }
 
 void world_disarm(struct world *w)
 {
 	inject_disarm(&w->report);
+	if (inject_harmless() && w->client && w->node == w->armed_node &&
+	    world_reconnects(w) != w->reconnects)
+		world_fail(w, "a connection is lost for what is no failure");
 }
 
 int world_step(void *user)

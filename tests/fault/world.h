@@ -46,6 +46,8 @@ struct world {
 	enum key_state key[WORLD_KEYS];
 	bool leased[WORLD_KEYS];
 	bool draining;
+	uint64_t reconnects;		/* of the client, when it was armed */
+	const struct larder_node *armed_node;
 	uint64_t n;			/* which call is to fail, and how */
 	unsigned way;
 	struct inject_report report;
