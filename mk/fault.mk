@@ -1,6 +1,6 @@
 # The fault sweep: the Nth call into the system fails, for N = 1, 2, ... until none is left to fail.
 #
-#   make fault          every case
+#   make fault          every case; and again with three more calls of that name failing after it
 #   make fault-check    make check's form: every FAULT_EVERY-th call of the libraries and every
 #                       FAULT_DAEMON_EVERY-th of the daemon, about half a minute
 #
@@ -38,6 +38,8 @@ $(B)/tests/fault/calls_check: tests/fault/calls tests/fault/calls.def tests/faul
 fault_script = @mkdir -p $(@D) && printf '\#!/bin/sh\nexec %s\n' '$(1)' >$@ && chmod +x $@
 $(B)/tests/fault/check: $(FAULT) mk/fault.mk
 	$(call fault_script,$(FAULT) --every $${FAULT_EVERY:-1})
+$(B)/tests/fault/burst: $(FAULT) mk/fault.mk
+	$(call fault_script,$(FAULT) --burst 3)
 $(B)/tests/fault/daemon_check: $(LARDERD_FAULT) mk/fault.mk
 	$(call fault_script,tests/fault/daemon_sweep $(LARDERD_FAULT) \
 		--every $${FAULT_DAEMON_EVERY:-1})
@@ -45,5 +47,6 @@ $(B)/tests/fault/daemon_check: $(LARDERD_FAULT) mk/fault.mk
 .PHONY: fault fault-check
 fault-check: export FAULT_EVERY ?= $(if $(filter default,$(FLAVOUR)),1,4)
 fault-check: export FAULT_DAEMON_EVERY ?= $(if $(filter default,$(FLAVOUR)),2,12)
+fault: $(B)/tests/fault/burst
 fault fault-check: $(FAULT_CALLS_CHECK) $(B)/tests/fault/check $(B)/tests/fault/daemon_check
 	$(Q)LARDER_TEST_TIMEOUT=1200 tests/run-tests $(filter $(B)/tests/%,$^)

@@ -25,6 +25,7 @@ struct options {
 	unsigned every;			/* a case of so many is run */
 	unsigned offset;
 	unsigned patience;		/* failures of one sweep after which it is given up */
+	unsigned burst;
 	bool verbose;
 };
 
@@ -75,6 +76,7 @@ static void fault_child(const struct options *o, const struct scenario *s, const
 			struct progress *p)
 {
 	fault_warm_up(s, transport);
+	inject_burst(o->burst);
 	inject_share(&p->report);
 	for (;;) {
 		(void)alarm(FAULT_CASE_SECONDS);
@@ -114,8 +116,8 @@ static void fault_site(const void *site)
 		printf("    at %p\n", site);
 }
 
-static void fault_tell(const struct scenario *s, const char *transport, struct progress *p,
-		       int status)
+static void fault_tell(const struct options *o, const struct scenario *s, const char *transport,
+		       const struct progress *p, int status)
 {
 	const struct inject_report r = p->report;
 
@@ -126,8 +128,8 @@ static void fault_tell(const struct scenario *s, const char *transport, struct p
 		printf("    %s failed with %s\n", inject_call_name(r.call),
 		       inject_error_name(r.error));
 	fault_site(r.site);
-	printf("FAILED: %s --scenario %s --transport %s --n %lu --way %u\n", fault_program, s->name,
-	       transport, p->n, p->way);
+	printf("FAILED: %s --scenario %s --transport %s --n %lu --way %u --burst %u\n",
+	       fault_program, s->name, transport, p->n, p->way, o->burst);
 }
 
 /* What a child that did not come to its end has left in /dev/shm. */
@@ -166,7 +168,7 @@ static unsigned fault_sweep(const struct options *o, const struct scenario *s,
 			;
 		if (status == 0)
 			continue;
-		fault_tell(s, transport, p, status);
+		fault_tell(o, s, transport, p, status);
 		fault_clean(pid);
 		failed++;
 		if (o->one || !p->report.reached || failed >= o->patience)
@@ -215,6 +217,7 @@ static int fault_options(int argc, char **argv, struct options *o)
 		{ "way", required_argument, NULL, 'w' },
 		{ "every", required_argument, NULL, 'e' },
 		{ "offset", required_argument, NULL, 'o' },
+		{ "burst", required_argument, NULL, 'b' },
 		{ "patience", required_argument, NULL, 'p' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ NULL, 0, NULL, 0 },
@@ -229,6 +232,7 @@ static int fault_options(int argc, char **argv, struct options *o)
 		case 'w': o->way = (unsigned)strtoul(optarg, NULL, 10); break;
 		case 'e': o->every = MAX((unsigned)strtoul(optarg, NULL, 10), 1u); break;
 		case 'o': o->offset = (unsigned)strtoul(optarg, NULL, 10); break;
+		case 'b': o->burst = (unsigned)strtoul(optarg, NULL, 10); break;
 		case 'p': o->patience = (unsigned)strtoul(optarg, NULL, 10); break;
 		case 'v': o->verbose = true; break;
 		default: return -EINVAL;

@@ -26,8 +26,10 @@ static struct {
 	uint64_t n;
 	unsigned way;
 	uint64_t seen;			/* atomic */
+	unsigned left;			/* of the burst */
 } inject;
 static struct inject_report inject_own, *inject_report = &inject_own;
+static unsigned inject_burst_length;
 static __thread bool inject_thread;
 
 static void inject_start(uint64_t n, unsigned way)
@@ -36,12 +38,18 @@ static void inject_start(uint64_t n, unsigned way)
 	memset(inject_report, 0, sizeof(*inject_report));
 	inject.n = n;
 	inject.way = way;
+	inject.left = inject_burst_length;
 }
 
 void inject_arm(uint64_t n, unsigned way)
 {
 	inject_start(n, way);
 	inject_thread = true;
+}
+
+void inject_burst(unsigned further)
+{
+	inject_burst_length = further;
 }
 
 void inject_disarm(struct inject_report *ret)
@@ -93,8 +101,12 @@ int inject_next(enum fault_call call, void *site)
 
 	if (!inject_thread)
 		return 0;
-	if (__atomic_add_fetch(&inject.seen, 1, __ATOMIC_RELAXED) != inject.n)
-		return 0;
+	if (__atomic_add_fetch(&inject.seen, 1, __ATOMIC_RELAXED) != inject.n) {
+		if (!r->fired || call != r->call || !inject.left)
+			return 0;
+		inject.left--;
+		return r->error;
+	}
 	r->reached = true;
 	r->call = call;
 	r->site = site;
@@ -108,5 +120,6 @@ int inject_next(enum fault_call call, void *site)
 
 void inject_unfit(void)
 {
-	inject_report->fired = false;
+	if (inject.left == inject_burst_length)
+		inject_report->fired = false;
 }

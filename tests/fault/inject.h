@@ -2,9 +2,9 @@
 /*
  * The injector: counts the product's calls into the system and fails the Nth.
  *
- * Armed is a thread; only its calls are counted. One arming
- * fails at most one call, in one of the ways that calls.def lists for it: @way is an index there.
- * It also keeps the books that a leak shows in: allocations and mappings of the product.
+ * Armed is a thread; only its calls are counted. One arming fails at most one call and its burst,
+ * in one of the ways that calls.def lists for it: @way is an index there. It also keeps the books
+ * that a leak shows in: allocations and mappings of the product.
  */
 #ifndef FAULT_INJECT_H
 #define FAULT_INJECT_H
@@ -34,6 +34,8 @@ struct inject_report {
 
 /* From here on the calling thread's @n-th call fails in its @way; 0 = only count. */
 void inject_arm(uint64_t n, unsigned way);
+/* So many further calls of the same name fail in the same way: what is short stays so a while. */
+void inject_burst(unsigned further);
 void inject_disarm(struct inject_report *ret);
 /* Where reports are written at the moment they come true: memory that outlives this process. */
 void inject_share(struct inject_report *at);

@@ -105,6 +105,7 @@ static void step_try(struct world *w, const char *what, int (*step)(struct world
 			   "descriptors", what, (long long)(after.allocations - before.allocations),
 			   (long long)(after.mapped_bytes - before.mapped_bytes),
 			   (int)(books_fds() - fds));
+	world_disarm(w);
 	r = step(w);
 	if (r < 0)
 		world_fail(w, "%s: fails again with nothing in its way: %s", what, strerror(-r));
