@@ -6,7 +6,7 @@
 #
 # A case that fails ends with the command that does it again.
 
-FAULT_WRAPS := $(shell tests/fault/calls --names) free munmap
+FAULT_WRAPS := $(shell tests/fault/known_calls --names) free munmap
 FAULT_LDFLAGS := -no-pie $(FAULT_WRAPS:%=-Wl,--wrap=%)
 FAULT := $(B)/tests/fault/fault
 FAULT_INJECT_OBJS := $(call objs,$(addprefix tests/fault/,inject.c books.c wraps.c))
@@ -29,10 +29,10 @@ $(LARDERD_FAULT): $(call objs,$(DAEMON_SRCS)) $(LARDERD_FAULT_OBJS) $(call archi
 
 # Sanitizers add calls of their own to the objects: the list is checked without them.
 FAULT_CALLS_CHECK := $(if $(filter default,$(FLAVOUR)),$(B)/tests/fault/calls_check)
-$(B)/tests/fault/calls_check: tests/fault/calls tests/fault/calls.def tests/fault/calls.exempt \
+$(B)/tests/fault/calls_check: tests/fault/known_calls tests/fault/calls.def tests/fault/calls.exempt \
 		$(call archives,$(MODULES)) $(call objs,$(DAEMON_SRCS))
 	@mkdir -p $(@D)
-	$(call fault_script,tests/fault/calls $(filter %.a %.o,$^))
+	$(call fault_script,tests/fault/known_calls $(filter %.a %.o,$^))
 
 # A program with its arguments, as tests/run-tests wants it.
 fault_script = @mkdir -p $(@D) && printf '\#!/bin/sh\nexec %s\n' '$(1)' >$@ && chmod +x $@

@@ -218,6 +218,7 @@ int __wrap_openat(int dir, const char *path, int flags, ...)
 }
 
 WRAP(FILE *, fopen, (const char *path, const char *mode), (path, mode), NULL)
+WRAP(int, fflush, (FILE *f), (f), EOF)
 WRAP(int, fstat, (int fd, struct stat *st), (fd, st), -1)
 WRAP(int, fstatat, (int fd, const char *path, struct stat *st, int flags), (fd, path, st, flags),
      -1)

@@ -34,6 +34,9 @@
 		return failed;                                                                     \
 	}
 
+WRAP(FILE *, fdopen, (int fd, const char *mode), (fd, mode), NULL)
+WRAP(int, fsync, (int fd), (fd), -1)
+WRAP(int, rename, (const char *from, const char *to), (from, to), -1)
 /* what getline is at -O2 */
 WRAP(ssize_t, __getdelim, (char **line, size_t *size, int end, FILE *f), (line, size, end, f), -1)
 WRAP(struct group *, getgrnam, (const char *name), (name), NULL)
