@@ -46,7 +46,7 @@ $(B)/tests/fault/daemon_check: $(LARDERD_FAULT) mk/fault.mk
 
 .PHONY: fault fault-check
 fault-check: export FAULT_EVERY ?= $(if $(filter default,$(FLAVOUR)),1,4)
-fault-check: export FAULT_DAEMON_EVERY ?= $(if $(filter default,$(FLAVOUR)),2,12)
+fault-check: export FAULT_DAEMON_EVERY ?= $(if $(filter default,$(FLAVOUR)),3,12)
 fault: $(B)/tests/fault/burst
 fault fault-check: $(FAULT_CALLS_CHECK) $(B)/tests/fault/check $(B)/tests/fault/daemon_check
 	$(Q)LARDER_TEST_TIMEOUT=1200 tests/run-tests $(filter $(B)/tests/%,$^)
