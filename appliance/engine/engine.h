@@ -159,7 +159,10 @@ bool engine_admission_is_possible(const struct engine *e, enum engine_admission 
 int engine_namespace_set_admission(struct engine *e, uint32_t tenant, uint32_t ns,
 				   enum engine_admission admission);
 enum engine_admission engine_namespace_admission(struct engine *e, uint32_t ns);
-const char *engine_tenant_name(struct engine *e, uint32_t tenant);
+const char *engine_tenant_name(struct engine *e, uint32_t tenant);	/* NULL: none */
+/* Sums over its namespaces, and the pages that its objects hold in any state. */
+void engine_tenant_usage(struct engine *e, uint32_t tenant, uint64_t *objects,
+			 uint64_t *value_bytes, uint64_t *resident_bytes);
 
 /*
  * The limits that are the engine's to keep: resident_bytes, guarantee_bytes, objects, namespaces,
@@ -191,6 +194,20 @@ int engine_set_shares(struct engine *e, uint32_t tenant, const struct engine_sha
  * id is not used again while this engine is open.
  */
 int engine_namespace_retire(struct engine *e, uint32_t tenant, uint32_t ns);
+/*
+ * Throws away all that a tenant has, a bounded part with each turn: objects (leased and pinned ones
+ * too), leases, namespaces, what is shared, its name. Nobody may act as that tenant any more; its
+ * id is not used again while this engine is open.
+ */
+struct engine_purge {
+	uint64_t objects, bytes;	/* gone so far */
+	uint32_t tenant;
+	uint32_t stage, at;		/* the engine's own */
+};
+/* 0 or -ENOENT. */
+int engine_purge_begin(struct engine *e, const char *name, struct engine_purge *ret);
+/* True: all is gone. */
+bool engine_purge_turn(struct engine_reactor *r, struct engine_purge *p);
 /* Ends the fill leases of a holder, whoever waits for them is told. The holder's own reactor. */
 void engine_fills_release(struct engine_reactor *r, uint64_t holder);
 struct records *engine_records(struct engine *e);

@@ -276,3 +276,22 @@ const char *engine_tenant_name(struct engine *e, uint32_t tenant)
 {
 	return records_tenant_name(e->records, tenant);
 }
+
+void engine_tenant_usage(struct engine *e, uint32_t tenant, uint64_t *objects,
+			 uint64_t *value_bytes, uint64_t *resident_bytes)
+{
+	*objects = *value_bytes = *resident_bytes = 0;
+	if (tenant >= RECORDS_TENANTS_MAX)
+		return;
+	for (uint32_t ns = 0; ns < e->n_namespaces; ns++) {
+		uint64_t ns_objects, ns_bytes;
+
+		if (__atomic_load_n(&e->namespaces[ns].tenant, __ATOMIC_ACQUIRE) != tenant)
+			continue;
+		engine_namespace_usage(e, ns, &ns_objects, &ns_bytes);
+		*objects += ns_objects;
+		*value_bytes += ns_bytes;
+	}
+	*resident_bytes = __atomic_load_n(&e->tenants[tenant].resident_pages, __ATOMIC_RELAXED) *
+			  e->page_size;
+}

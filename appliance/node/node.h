@@ -52,6 +52,7 @@ struct tenant {
 	uint32_t slot;			/* in the ledger */
 	struct node_secret secret[2];	/* lock */
 	bool removed;			/* lock: not let in, as if it were unknown */
+	bool purged;			/* lock: removed, and its id is nobody's */
 	uint32_t removals;		/* atomic: a session of before the last one is to end */
 	struct node_share *shares;	/* control thread: see shares.c */
 	size_t n_shares;
@@ -63,6 +64,13 @@ struct node_tenants {
 	uint32_t n;
 	uint32_t removals;		/* atomic: of all of them, for reactors to see */
 	struct tenant *at[NODE_TENANTS_MAX];
+};
+
+/* Tenants that are being thrown away; see purge.c. */
+struct node_purges {
+	pthread_mutex_t lock;
+	struct node_purge *first;
+	bool any;			/* atomic: one is not done */
 };
 
 struct session;
@@ -132,6 +140,7 @@ struct larder_node {
 	struct ledger *ledger;
 	struct engine *engine;
 	struct node_tenants tenants;
+	struct node_purges purges;
 	struct quota viewers;
 	struct reactor *reactors;
 	uint64_t boot_nonce;
@@ -154,12 +163,25 @@ int node_shares_tell_all(struct larder_node *n);
 /* The tenant was removed: nobody reads what is its. */
 void node_shares_forget(struct larder_node *n, struct tenant *tenant);
 
+/* purge.c */
+void node_purges_init(struct node_purges *p);
+void node_purges_done(struct node_purges *p);
+/* May a tenant of that name come? Not while one is being purged; forgets one that was. */
+bool node_purge_allows(struct larder_node *n, const char *name);
+/* Returns how much it did. */
+int node_purge_turn(struct reactor *r);
+
 /* tenants.c */
 bool node_tenant_name_is_good(const char *name);
 void node_tenants_init(struct node_tenants *t);
 void node_tenants_done(struct node_tenants *t);
 /* NULL also when it was removed. */
 struct tenant *node_tenants_find(struct node_tenants *t, const char *name);
+/* NULL unless it was removed. */
+struct tenant *node_tenants_find_removed(struct node_tenants *t, const char *name);
+bool node_tenant_has_sessions(const struct tenant *tenant);
+/* Nothing of it is left: if it is added again it gets another id. */
+void node_tenants_purged(struct node_tenants *t, struct tenant *tenant);
 /*
  * Copies both secrets; a tenant's may be replaced while handshakes are under way. Returns its
  * removals so far: whoever is let in by these secrets ends when they become more.

@@ -398,6 +398,7 @@ static int reactor_turn(struct reactor *r)
 	done += reactor_poll_engine(r);
 	done += reactor_retry(r);
 	node_tenants_evict(r);
+	done += node_purge_turn(r);
 	reactor_scan(r);	/* before the flush: it may have answered */
 	done += node_drr_run(r) > 0;
 	n = reactor_flush(r);
@@ -431,6 +432,9 @@ LARDER_PUBLIC int larder_node_timeout_ms(struct larder_node *n, uint32_t reactor
 		return 0;
 	/* a region's descriptor, or a payload whose place is not decided yet: no event tells */
 	if (!list_empty(&r->retry) || r->drr.n_active > 0)
+		return 1;
+	/* a purge waits for references and sessions, which end elsewhere */
+	if (reactor == 0 && __atomic_load_n(&n->purges.any, __ATOMIC_ACQUIRE))
 		return 1;
 	next = MIN(engine_next_deadline(r->engine), r->next_due_ns);
 	now = clock_now(&n->clock);

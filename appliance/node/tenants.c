@@ -60,6 +60,29 @@ struct tenant *node_tenants_find(struct node_tenants *t, const char *name)
 	return found;
 }
 
+struct tenant *node_tenants_find_removed(struct node_tenants *t, const char *name)
+{
+	(void)pthread_mutex_lock(&t->lock);
+	struct tenant *found = tenant_find_locked(t, name);
+
+	if (found && !found->removed)
+		found = NULL;
+	(void)pthread_mutex_unlock(&t->lock);
+	return found;
+}
+
+bool node_tenant_has_sessions(const struct tenant *tenant)
+{
+	return __atomic_load_n(&tenant->quota.used[LARDER_LIMIT_connections], __ATOMIC_ACQUIRE);
+}
+
+void node_tenants_purged(struct node_tenants *t, struct tenant *tenant)
+{
+	(void)pthread_mutex_lock(&t->lock);
+	tenant->purged = true;
+	(void)pthread_mutex_unlock(&t->lock);
+}
+
 uint32_t node_tenants_secrets(struct node_tenants *t, const struct tenant *tenant,
 			      struct node_secret ret[2])
 {
@@ -81,6 +104,33 @@ static void secret_set(struct node_secret *s, const void *bytes, size_t len)
 	s->len = (uint16_t)len;
 }
 
+/* Gives it its ids: a tenant that is new, or was purged and comes again. */
+static int tenant_enter(struct larder_node *n, struct tenant *tenant)
+{
+	int r = engine_tenant_add(n->engine, tenant->name, &tenant->id);
+
+	if (r == 0)
+		tenant->slot = ledger_slot(n->ledger, tenant->id, tenant->name);
+	return r;
+}
+
+static int tenant_new(struct larder_node *n, const char *name, struct tenant **ret)
+{
+	_cleanup_free_ struct tenant *fresh = calloc(1, sizeof(*fresh));
+	int r;
+
+	if (!fresh)
+		return -ENOMEM;
+	if (n->tenants.n == NODE_TENANTS_MAX)
+		return -ENOSPC;
+	strcpy(fresh->name, name);	/* its length was checked */
+	node_quota_init(&fresh->quota);
+	r = tenant_enter(n, fresh);
+	if (r == 0)
+		*ret = TAKE_PTR(fresh);
+	return r;
+}
+
 LARDER_PUBLIC int larder_node_tenant_add(struct larder_node *n, const char *name,
 					 const void *secret, size_t secret_len, const void *second,
 					 size_t second_len)
@@ -91,43 +141,38 @@ LARDER_PUBLIC int larder_node_tenant_add(struct larder_node *n, const char *name
 	    secret_len > NODE_SECRET_MAX || second_len > NODE_SECRET_MAX ||
 	    (!second && second_len != 0))
 		return -EINVAL;
+	if (!node_purge_allows(n, name))
+		return -EBUSY;
 	/* the control thread alone adds, so nothing changes between the look and the entry */
 	(void)pthread_mutex_lock(&t->lock);
 	struct tenant *tenant = tenant_find_locked(t, name);
-	bool added = false;
+	bool fresh = !tenant, added = fresh || tenant->purged;
 
 	(void)pthread_mutex_unlock(&t->lock);
 
-	if (!tenant) {
-		_cleanup_free_ struct tenant *fresh = calloc(1, sizeof(*fresh));
-		int r;
+	if (added) {
+		int r = fresh ? tenant_new(n, name, &tenant) : tenant_enter(n, tenant);
 
-		if (!fresh)
-			return -ENOMEM;
-		if (t->n == NODE_TENANTS_MAX)
-			return -ENOSPC;
-		strcpy(fresh->name, name);	/* its length was checked above */
-		r = engine_tenant_add(n->engine, name, &fresh->id);
-		if (r < 0)
+		if (r == 0)
+			r = node_shares_tell_all(n);	/* it may be somebody's reader */
+		if (r < 0) {
+			if (fresh)
+				free(tenant);
 			return r;
-		fresh->slot = ledger_slot(n->ledger, fresh->id, name);
-		node_quota_init(&fresh->quota);
-		tenant = TAKE_PTR(fresh);
-		added = true;
+		}
 	}
 	(void)pthread_mutex_lock(&t->lock);
 	secret_set(&tenant->secret[0], secret, secret_len);
 	secret_set(&tenant->secret[1], second, second_len);
-	tenant->removed = false;
-	if (added) {
+	tenant->removed = tenant->purged = false;
+	if (fresh) {
 		tenant->index = t->n;
 		t->at[t->n++] = tenant;
 	}
 	(void)pthread_mutex_unlock(&t->lock);
-	if (!added)
-		return 0;
-	node_limits_added(n, tenant);
-	return node_shares_tell_all(n);
+	if (added)
+		node_limits_added(n, tenant);
+	return 0;
 }
 
 LARDER_PUBLIC int larder_node_tenant_remove(struct larder_node *n, const char *name)

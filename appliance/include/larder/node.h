@@ -69,7 +69,8 @@ void larder_node_close(struct larder_node *node);
 /*
  * Adds a tenant, or replaces its secrets (up to two valid at once; the second may be NULL).
  * Secrets are copied, 1 to 1024 bytes. 0, -EINVAL (name, length), -ENOSPC (too many tenants),
- * -ENOMEM; what it did not add is not there, and no line is logged.
+ * -ENOMEM, -EBUSY (it is being purged); what it did not add is not there, and no line is logged.
+ * Names of tenants that were purged count as there until the memory is opened again.
  */
 int larder_node_tenant_add(struct larder_node *node, const char *name, const void *secret,
 			   size_t secret_len, const void *second, size_t second_len);
@@ -120,7 +121,7 @@ int larder_node_set_shares(struct larder_node *node, const char *tenant,
 /*
  * Throws the objects, namespaces and name of a tenant away that was removed (or was in the memory
  * and never added). It works in the reactors' turns: this begins it or tells how far it is. 0:
- * done; 1: under way; -ENOENT: no such tenant; -EBUSY: it is not removed. *@ret_objects,
+ * done; 1: under way; -ENOENT: no such tenant; -EBUSY: it is not removed; -ENOMEM. *@ret_objects,
  * *@ret_bytes: what is gone so far.
  */
 int larder_node_purge(struct larder_node *node, const char *tenant, uint64_t *ret_objects,
