@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -35,7 +36,11 @@
 #define BATCH 250u
 #define BYTES_PER_OBJECT_MAX 512u
 #define CARRIES_ALL 500000u	/* that many objects carry what a node takes without any, too */
-/* One million in a second; twice that on a shared machine, and what a start costs without any. */
+/*
+ * One million in a second. The processor's time in user mode may be twice that, as neighbours cost
+ * caches; it is what a rebuild takes, as taking the memory is the kernel's work. The clock on the
+ * wall is held to it only with very many objects, on a machine that does nothing else.
+ */
 #define REBUILD_NS_PER_OBJECT 1000u
 #define REBUILD_FIXED_MS 40u
 
@@ -120,10 +125,27 @@ static struct told told(void)
 	return t;
 }
 
+/* Of the thread that starts the node; in steps of 10 ms. */
+static uint64_t user_ms(void)
+{
+	char path[64], line[1024];
+	unsigned long ticks = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)node.pid, (int)node.pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(line, sizeof(line), f));
+	fclose(f);
+	assert_int_equal(sscanf(strrchr(line, ')'), ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u "
+				"%lu", &ticks), 1);
+	return ticks * 1000 / (unsigned long)sysconf(_SC_CLK_TCK);
+}
+
 /* Bytes: of the record file, and of the heap without what is told apart. */
 struct figures {
 	uint64_t objects, records, heap, heap_restarted, ghost;
-	uint64_t rebuild_ms, ready_ms;
+	uint64_t rebuild_ms, ready_ms, cpu_ms;
 };
 
 static void publish(const struct figures *f)
@@ -135,10 +157,10 @@ static void publish(const struct figures *f)
 	snprintf(line, sizeof(line), "{\"objects\": %" PRIu64 ", \"bytes_per_object\": %.1f, "
 		 "\"of_records\": %.1f, \"of_heap\": %.1f, \"of_heap_after_restart\": %.1f, "
 		 "\"beside_it_memory_of_evictions\": %.1f, \"rebuild_ms\": %" PRIu64
-		 ", \"exec_to_ready_ms\": %" PRIu64 "}", f->objects,
+		 ", \"cpu_user_ms\": %" PRIu64 ", \"exec_to_ready_ms\": %" PRIu64 "}", f->objects,
 		 (double)(f->records + f->heap) / per, (double)f->records / per,
 		 (double)f->heap / per, (double)f->heap_restarted / per, (double)f->ghost / per,
-		 f->rebuild_ms, f->ready_ms);
+		 f->rebuild_ms, f->cpu_ms, f->ready_ms);
 	print_message("%s\n", line);
 	if (path) {
 		FILE *out = fopen(path, "a");
@@ -169,6 +191,7 @@ static struct figures measure(uint64_t objects)
 	from = now_ms();
 	node_start(&node);
 	f.ready_ms = now_ms() - from;
+	f.cpu_ms = user_ms();
 	assert_int_equal(told().found, objects);
 	assert_int_equal(told().dropped, 0);
 	f.rebuild_ms = told().rebuild_ms;
@@ -192,8 +215,10 @@ static void within_bounds(const struct figures *f, const struct figures *few)
 	}
 	assert_true(bytes <= objects * BYTES_PER_OBJECT_MAX);
 	assert_true(restarted <= objects * BYTES_PER_OBJECT_MAX);
-	assert_true(f->rebuild_ms <=
+	assert_true(f->cpu_ms <=
 		    2 * REBUILD_NS_PER_OBJECT * f->objects / 1000000 + REBUILD_FIXED_MS);
+	if (f->objects >= CARRIES_ALL)
+		assert_true(f->rebuild_ms <= REBUILD_NS_PER_OBJECT * f->objects / 1000000);
 }
 
 static void an_object_costs_512_bytes__and_a_microsecond_at_restart(void **state)

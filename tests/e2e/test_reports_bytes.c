@@ -292,6 +292,87 @@ static void sglang_27504_the_whole_prefix_is_leased_or_it_is_told(void **state)
 	free(value);
 }
 
+/* --- quota ------------------------------------------------------------------------------------ */
+
+#define CAP (16u << 20)		/* of tenants "rejects" and "evicts": 256 blocks */
+
+static int64_t tenant_stat(const char *tenant, const char *name)
+{
+	json_t *j = node_control(&node, "{\"cmd\":\"stats\"}");
+	json_t *all = json_object_get(json_object_get(j, "result"), "tenants");
+	json_t *t = json_object_get(all, tenant);
+	json_t *v = json_object_get(t, name);
+	int64_t r = json_is_integer(v) ? (int64_t)json_integer_value(v) : -1;
+
+	json_decref(j);
+	return r;
+}
+
+/* Puts blocks @from to @to; how many were refused for the quota. Each that was not is there. */
+static unsigned fill(struct larder_client *c, uint32_t ns, unsigned from, unsigned to)
+{
+	uint8_t *value = malloc(SMALL);
+	unsigned refused = 0;
+
+	for (unsigned i = from; i < to; i++) {
+		char key[24];
+		size_t got;
+		int r;
+
+		key_of(i, key);
+		pattern_fill(value, SMALL, i);
+		r = larder_put(c, ns, key, strlen(key), value, SMALL, 10000);
+		assert_true(r == LARDER_OK || r == LARDER_QUOTA);
+		refused += r == LARDER_QUOTA;
+		assert_int_equal(larder_get(c, ns, key, strlen(key), value, SMALL, &got, 10000),
+				 r == LARDER_OK ? LARDER_OK : LARDER_NOT_FOUND);
+		if (r == LARDER_OK)
+			assert_int_equal(pattern_check(value, SMALL, i), -1);
+	}
+	free(value);
+	return refused;
+}
+
+static void mooncake_3741_a_put_over_quota_is_told_or_makes_room(void **state)
+{
+	const unsigned blocks = CAP / SMALL;
+	struct larder_item items[BATCH];
+	char keys[BATCH][24];
+	struct larder_client *c;
+	unsigned refused;
+	uint32_t ns;
+
+	node_add_tenant(&node, "rejects", "[limits]\nresident_bytes = 16M\nover_cap = reject\n");
+	node_add_tenant(&node, "evicts",
+			"[limits]\nresident_bytes = 16M\nover_cap = evict-own\n");
+	c = node_client_as(&node, NODE_SHM, "rejects");
+	ns = node_namespace(c, "quota");
+	refused = fill(c, ns, 0, 2 * blocks);
+	assert_int_equal(refused, blocks);
+	assert_int_equal(tenant_stat("rejects", "refused"), refused);
+	assert_int_equal(tenant_stat("rejects", "objects"), blocks);
+	assert_int_equal(tenant_stat("rejects", "evicted_objects"), 0);
+	larder_close(c);
+	c = node_client_as(&node, NODE_TCP, "evicts");
+	ns = node_namespace(c, "quota");
+	assert_int_equal(fill(c, ns, 0, BATCH), 0);
+	lease_batch(c, ns, 0, 9, items, keys);
+	assert_int_equal(fill(c, ns, BATCH, 2 * blocks), 0);
+	assert_true(tenant_stat("evicts", "resident_bytes") <= CAP);
+	for (unsigned i = 0; i < BATCH; i++)	/* leased: they stayed */
+		assert_int_equal(larder_exists(c, ns, keys[i], strlen(keys[i]), 5000), LARDER_OK);
+	/* its own leases fill the cap: only then it is refused */
+	for (unsigned i = 1; i < blocks / BATCH; i++) {
+		assert_int_equal(fill(c, ns, i * BATCH + 10000, (i + 1) * BATCH + 10000), 0);
+		lease_batch(c, ns, i * BATCH + 10000, 9 + i, items, keys);
+		assert_int_equal(items[0].presence, LARDER_LEASED);
+		assert_int_equal(items[BATCH - 1].presence, LARDER_LEASED);
+	}
+	assert_int_equal(fill(c, ns, 20000, 20010), 10);
+	assert_int_equal(tenant_stat("evicts", "refused"), 10);
+	larder_close(c);
+}
+
 static int setup(void **state)
 {
 	node_setup(&node, "[memory]\nsize = 64M\n[node]\nreactors = 2\n");
@@ -312,6 +393,7 @@ int main(void)
 		cmocka_unit_test(mooncake_3076_a_read_slower_than_its_lease_completes),
 		cmocka_unit_test(mooncake_3465_exists_then_get_under_eviction),
 		cmocka_unit_test(sglang_27504_the_whole_prefix_is_leased_or_it_is_told),
+		cmocka_unit_test(mooncake_3741_a_put_over_quota_is_told_or_makes_room),
 	};
 	int r = cmocka_run_group_tests(tests, setup, teardown);
 
