@@ -148,6 +148,7 @@ int daemon_reload(struct daemon *d, char *error, size_t size)
 		}
 	}
 	d->log.level = config_log_level(config_string(&d->config, CONFIG_log_level));
+	larder_node_set_scrub(d->node, config_number(&d->config, CONFIG_engine_scrub));
 	if (d->control)
 		(void)control_set_groups(d->control,
 					 config_string(&d->config, CONFIG_control_stats_group),

@@ -191,6 +191,7 @@ static int start_node(struct daemon *d)
 	n.policy = config_string(c, CONFIG_engine_policy);
 	n.reserve_bytes = config_number(c, CONFIG_engine_reserve);
 	n.max_value_bytes = config_number(c, CONFIG_engine_max_value);
+	n.scrub_bytes_per_s = config_number(c, CONFIG_engine_scrub);
 	n.lease_max_ms = (uint32_t)config_number(c, CONFIG_engine_lease_max);
 	n.max_connections = (uint32_t)config_number(c, CONFIG_node_max_connections);
 	n.max_unauthenticated = (uint32_t)config_number(c, CONFIG_node_max_unauthenticated);

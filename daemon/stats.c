@@ -40,6 +40,8 @@ static json_t *stats_objects(const struct larder_node_stats *s)
 	stats_add(o, "rebuilt", s->rebuilt_objects);
 	stats_add(o, "dropped_records", s->dropped_records);
 	stats_add(o, "quarantined", s->quarantined);
+	stats_add(o, "scrubbed_bytes", s->scrubbed_bytes);
+	stats_add(o, "scrub_passes", s->scrub_passes);
 	return o;
 }
 

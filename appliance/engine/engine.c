@@ -116,6 +116,7 @@ static int engine_init_reactors(struct engine *e, uint64_t seed, uint64_t now)
 		if (!r->runs)
 			return -ENOMEM;
 		prng_seed(&r->prng, seed + i);
+		engine_scrub_init(r);
 		r->expire_ns = now;
 		r->expire_slot = (uint32_t)((uint64_t)e->capacity * i / e->reactors);
 	}
@@ -207,6 +208,7 @@ int engine_open(const struct engine_config *config, struct engine **ret)
 	e->page_size = arena_page_size(e->arena);
 	e->max_value_bytes = config->max_value_bytes;
 	e->lease_max_ms = config->lease_max_ms;
+	e->scrub_rate = config->scrub_bytes_per_s;
 	e->capacity = records_count(e->records);
 	e->record = records_at(e->records, 0);
 	rc = engine_init(e, config, clock_now(e->clock));
@@ -367,6 +369,7 @@ void engine_housekeep(struct engine_reactor *r, uint64_t now)
 	engine_evict_ahead(r, now);
 	engine_lease_expire(e, now, ENGINE_LEASES_EXPIRED_PER_TURN);
 	engine_expire_sweep(r, now);
+	engine_scrub_step(r, now);
 	if (now - r->beat_ns >= ENGINE_BEAT_NS) {
 		r->beat_ns = now;
 		records_heartbeat(e->records, now);
@@ -375,7 +378,7 @@ void engine_housekeep(struct engine_reactor *r, uint64_t now)
 
 void engine_get_counts(struct engine *e, struct engine_counts *ret)
 {
-	struct engine_counters sum = {};
+	struct engine_counters sum = { .scrub_passes = UINT64_MAX };
 
 	for (uint32_t i = 0; i < e->reactors; i++) {
 		struct engine_counters *c = &e->reactor[i].counters;
@@ -387,6 +390,9 @@ void engine_get_counts(struct engine *e, struct engine_counts *ret)
 		sum.parked += __atomic_load_n(&c->parked, __ATOMIC_RELAXED);
 		sum.evictions += __atomic_load_n(&c->evictions, __ATOMIC_RELAXED);
 		sum.evicted_bytes += __atomic_load_n(&c->evicted_bytes, __ATOMIC_RELAXED);
+		sum.scrubbed_bytes += __atomic_load_n(&c->scrubbed_bytes, __ATOMIC_RELAXED);
+		sum.scrub_passes = MIN(sum.scrub_passes,
+				       __atomic_load_n(&c->scrub_passes, __ATOMIC_RELAXED));
 	}
 	*ret = (struct engine_counts){
 		.objects = (uint64_t)sum.objects,
@@ -399,5 +405,7 @@ void engine_get_counts(struct engine *e, struct engine_counts *ret)
 		.free_records = records_slots_free(e->records),
 		.evictions = sum.evictions,
 		.evicted_bytes = sum.evicted_bytes,
+		.scrubbed_bytes = sum.scrubbed_bytes,
+		.scrub_passes = sum.scrub_passes,
 	};
 }

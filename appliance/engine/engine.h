@@ -53,6 +53,7 @@ struct engine_config {
 	uint32_t reserve_pages;		/* kept free ahead of need; 0 = evict exactly on demand */
 	uint64_t max_value_bytes;
 	uint32_t lease_max_ms;
+	uint64_t scrub_bytes_per_s;	/* that the scrubber looks at, 0 = it is off */
 	uint64_t seed;			/* sampling of shard tails */
 	const char *boot_id;
 };
@@ -69,7 +70,8 @@ void engine_reactor_set_wake(struct engine_reactor *r, void (*wake)(void *user),
 /* 0: completed, look at op->status. 1: parked, engine_poll will return it. It never fails. */
 int engine_submit(struct engine_reactor *r, struct larder_op *op);
 /* Next completed op of this reactor, or NULL. Also ends ops whose deadline passed, and evicts a
- * few victims ahead of need, and beats for the record file: call it every turn. */
+ * few victims ahead of need, looks at a check block for the scrubber, and beats for the record
+ * file: call it every turn. */
 struct larder_op *engine_poll(struct engine_reactor *r);
 /* Takes a parked op back: 0 = it is the caller's again (status CANCELLED), -EALREADY = its
  * completion is on its way. */
@@ -100,6 +102,10 @@ void engine_unref(struct engine_reactor *r, struct engine_object *o);
 /* GET with VERIFY found (or the scrubber found) a difference: the object is taken out of service
  * if the pages really do not match. True when it was quarantined. Reference kept. */
 bool engine_verify(struct engine_reactor *r, struct engine_object *o);
+/* The same for one check block, so that a turn stays short. */
+bool engine_verify_block(struct engine_reactor *r, struct engine_object *o, uint32_t block);
+/* How many bytes a second the scrubber looks at from now on, 0 = none. Any thread. */
+void engine_set_scrub(struct engine *e, uint64_t bytes_per_s);
 
 /* Needs a reference or the filling ownership. */
 uint64_t engine_object_length(const struct engine_object *o);
@@ -237,6 +243,7 @@ struct engine_counts {
 	uint64_t objects, filling, doomed, references, leases, parked;
 	uint64_t free_pages, free_records;
 	uint64_t evictions, evicted_bytes;
+	uint64_t scrubbed_bytes, scrub_passes;	/* passes: that every reactor has made */
 };
 void engine_get_counts(struct engine *e, struct engine_counts *ret);
 

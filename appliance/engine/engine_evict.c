@@ -26,7 +26,8 @@
 #define EXPIRE_CYCLE_NS (60 * NSEC_PER_SEC)	/* one walk over all slots */
 #define EXPIRE_MAX 1024u
 
-enum evict_tail { TAIL_NONE, TAIL_KEPT, TAIL_SPARED, TAIL_GONE };
+/* LOOKED_AT: kept for as long as the scrubber looks at it, which is no reason to say NO_SPACE. */
+enum evict_tail { TAIL_NONE, TAIL_KEPT, TAIL_LOOKED_AT, TAIL_SPARED, TAIL_GONE };
 
 static bool evict_allowed(struct engine *e, uint32_t slot, uint64_t now)
 {
@@ -45,7 +46,7 @@ static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uin
 	enum engine_end why;
 	uint64_t at, claim;
 	uint32_t slot;
-	bool free;
+	bool free, brief;
 
 	engine_lock(e, shard);
 	place = engine_place(e, tenant, shard, now);
@@ -57,8 +58,9 @@ static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uin
 	if (!evict_allowed(e, slot, now)) {
 		policy_leave(&place, slot);
 		policy_enter(&place, segment, slot);
+		brief = engine_scrub_holds(e, slot);
 		engine_unlock(e, shard);
-		return TAIL_KEPT;
+		return brief ? TAIL_LOOKED_AT : TAIL_KEPT;
 	}
 	if (!engine_spare(r, tenant, e->objects[slot].size_pages, &claim)) {
 		engine_unlock(e, shard);
@@ -281,7 +283,8 @@ static enum engine_room evict_scan(struct engine_reactor *r, struct engine_scan 
 			s->passes = 0;
 			return ROOM_READY;
 		}
-		if (tail == TAIL_KEPT) {
+		if (tail == TAIL_KEPT || tail == TAIL_LOOKED_AT) {
+			s->again |= tail == TAIL_LOOKED_AT;
 			s->left--;
 			tails++;
 			continue;
@@ -289,8 +292,13 @@ static enum engine_room evict_scan(struct engine_reactor *r, struct engine_scan 
 		if (evict_scan_next(e, s))
 			continue;
 		s->tenant = first;
-		if (++s->passes >= passes)
+		if (++s->passes < passes)
+			continue;
+		if (!s->again)
 			return ROOM_NONE;
+		s->again = false;	/* the scrubber may have had the one that could go */
+		s->passes = 0;
+		return ROOM_LATER;
 	}
 	return ROOM_LATER;
 }

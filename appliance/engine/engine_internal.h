@@ -34,6 +34,7 @@
 #define ENGINE_WAITERS 4096u		/* parked ops per reactor; more are told BUSY */
 #define ENGINE_SLOTS_PER_TURN 4096u	/* that LIST or FLUSH visit before they yield */
 #define ENGINE_LEASES_PER_TURN 1024u	/* that RELEASE drops before it yields */
+#define ENGINE_SCRUB_RING 512u		/* new objects that the scrubber looks at first */
 #define ENGINE_NOWHERE UINT32_MAX	/* a namespace in which no key is ever found */
 
 static_assert(RECORDS_TENANTS_MAX <= 256, "struct engine_object has a byte for it");
@@ -95,6 +96,7 @@ struct engine_scan {
 	uint64_t left;			/* of the list that it is in */
 	bool active, inside;
 	bool own;			/* only those of the tenant that room is made for */
+	bool again;			/* it met one that only the scrubber held */
 };
 
 enum engine_wait { WAIT_FREE, WAIT_KEY, WAIT_WORK };
@@ -115,6 +117,28 @@ struct engine_waiter {
 struct engine_counters {
 	int64_t objects, filling, doomed, references, parked;
 	uint64_t evictions, evicted_bytes;
+	uint64_t scrubbed_bytes, scrub_passes;
+};
+
+/* Where the scrubber stands in one object. */
+struct engine_scrub_look {
+	uint64_t generation;		/* 0: in none */
+	uint32_t slot;
+	uint32_t block;			/* next to be looked at */
+};
+
+/* engine_scrub.c. Its reactor's own but for `held`. */
+struct engine_scrub {
+	struct engine_scrub_look fresh, sweep;
+	uint32_t sweep_slot;		/* the sweep's next; a reactor has every n-th */
+	uint32_t held;			/* atomic: slot that it has a reference of; RECORD_NONE */
+	uint32_t turn;
+	bool sweeping;			/* in the middle of a pass */
+	uint64_t pass_ns;		/* begin of the last pass, 0: none yet */
+	uint64_t since_ns, spent;	/* bytes to be paid for by time from then on */
+	uint64_t log_ns, untold;
+	uint32_t noted, taken;		/* of the ring: ever written, ever read */
+	struct engine_scrub_look ring[ENGINE_SCRUB_RING];
 };
 
 struct engine_reactor {
@@ -141,6 +165,7 @@ struct engine_reactor {
 	uint64_t beat_ns;
 	uint64_t expire_ns;		/* last turn of the ttl sweep */
 	uint32_t expire_slot;
+	struct engine_scrub scrub;
 
 	uint32_t ready __attribute__((aligned(CACHE_LINE)));	/* atomic: woken waiters, id + 1 */
 } __attribute__((aligned(CACHE_LINE)));
@@ -179,6 +204,7 @@ struct engine {
 	uint32_t n_tenants;		/* atomic: one past the highest in use */
 	struct engine_ns *namespaces;	/* [n_namespaces] */
 	uint32_t n_namespaces;
+	uint64_t scrub_rate;		/* atomic: bytes a second, all reactors; 0 = off */
 	uint64_t with_ttl;		/* atomic: committed objects that end by themselves */
 	pthread_mutex_t control;	/* tenants and namespaces come and go one at a time */
 	struct records_rebuilt rebuilt;
@@ -443,6 +469,16 @@ void engine_evict_ahead(struct engine_reactor *r, uint64_t now);
 uint64_t engine_ahead_at(const struct engine_reactor *r);
 /* Takes a few objects out whose ttl has passed. */
 void engine_expire_sweep(struct engine_reactor *r, uint64_t now);
+
+/* --- engine_scrub.c ------------------------------------------------------------------------ */
+void engine_scrub_init(struct engine_reactor *r);
+/* An object was committed; the caller has a reference or the lock. */
+void engine_scrub_note(struct engine_reactor *r, uint32_t slot);
+/* Is a reference of @slot the scrubber's? It is given back within microseconds. */
+bool engine_scrub_holds(struct engine *e, uint32_t slot);
+void engine_scrub_step(struct engine_reactor *r, uint64_t now);
+/* When that has something to do: UINT64_MAX = nothing to look at. */
+uint64_t engine_scrub_at(const struct engine_reactor *r);
 
 /* --- engine_history.c ---------------------------------------------------------------------- */
 int engine_history_init(struct engine *e);

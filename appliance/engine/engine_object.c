@@ -131,6 +131,8 @@ static void object_count_end(struct engine_reactor *r, uint32_t slot, enum engin
 
 	engine_tally(&r->counters.objects, -1);
 	engine_tally(&r->counters.doomed, 1);
+	if (why == END_QUARANTINED && e->ledger)
+		ledger_gauge_add(&e->ledger->node->quarantined, 1);
 	if (why == END_EVICTED) {
 		engine_tally((int64_t *)&r->counters.evictions, 1);
 		engine_tally((int64_t *)&r->counters.evicted_bytes, (int64_t)record->length);
@@ -183,39 +185,6 @@ void engine_object_free(struct engine_reactor *r, uint32_t slot)
 	o->size_pages = 0;
 	__atomic_store_n(&o->refs, 0, __ATOMIC_RELAXED);
 	records_free(e->records, slot);
-}
-
-bool engine_verify(struct engine_reactor *r, struct engine_object *o)
-{
-	struct engine *e = r->engine;
-	uint32_t slot = engine_slot(e, o);
-	uint64_t length = engine_object_length(o);
-	uint32_t shard = engine_shard_of(e, o->hash);
-	bool bad = false;
-
-	for (uint64_t at = 0; at < length && !bad; at += LARDER_CHECK_BLOCK) {
-		uint64_t block = MIN(length - at, (uint64_t)LARDER_CHECK_BLOCK);
-		uint32_t want, crc = 0;
-
-		engine_object_checks(o, &want, (uint32_t)(at / LARDER_CHECK_BLOCK), 1);
-		for (uint64_t done = 0, bytes; done < block; done += bytes) {
-			struct iovec iov[16];
-			uint32_t n = engine_object_iov(o, at + done, block - done, iov,
-						       ARRAY_SIZE(iov), &bytes);
-
-			for (uint32_t i = 0; i < n; i++)
-				crc = crc32c(crc, iov[i].iov_base, iov[i].iov_len);
-		}
-		bad = crc != want;
-	}
-	if (!bad)
-		return false;
-	engine_lock(e, shard);
-	/* our reference keeps the slot, so at most somebody else was faster */
-	if (engine_state(o) == RECORD_COMMITTED)
-		(void)engine_doom(r, slot, END_QUARANTINED);
-	engine_unlock(e, shard);
-	return true;
 }
 
 int engine_compare(struct engine *e, uint32_t slot, uint64_t length, const uint32_t *checks,

@@ -415,6 +415,7 @@ static uint32_t put_publish(struct engine_reactor *r, struct larder_op *op, uint
 	e->policy->on_insert(&place, slot);
 	engine_listed(e, slot, 1);
 	engine_writer_leave(e, engine_record(e, slot)->ns);
+	engine_scrub_note(r, slot);
 	list = engine_wait_detach(e, o, OUTCOME_COMMITTED, &n);
 	if (op->stats)
 		n++;

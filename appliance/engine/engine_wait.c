@@ -288,9 +288,12 @@ int engine_cancel(struct engine_reactor *r, struct larder_op *op)
 
 uint64_t engine_next_deadline(struct engine_reactor *r)
 {
+	uint64_t at;
+
 	if (r->done || r->work || __atomic_load_n(&r->ready, __ATOMIC_RELAXED))
 		return 0;
-	return MIN(heap_first(&r->deadlines), engine_ahead_at(r));
+	at = MIN(heap_first(&r->deadlines), engine_ahead_at(r));
+	return MIN(at, engine_scrub_at(r));
 }
 
 /* --- poll --------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ LARDER_PUBLIC void larder_node_config_defaults(struct larder_node_config *config
 		.reserve_bytes = 0,
 		.max_value_bytes = 256ull << 20,
 		.lease_max_ms = 60000,
+		.scrub_bytes_per_s = 32u << 20,
 		.max_connections = 1024,
 		.max_unauthenticated = 64,
 		.handshake_timeout_ms = 5000,
@@ -108,6 +109,7 @@ static int node_open_engine(struct larder_node *n)
 		.reserve_pages = arena_pages_of(info.page_size_bytes, n->config.reserve_bytes),
 		.max_value_bytes = n->config.max_value_bytes,
 		.lease_max_ms = n->config.lease_max_ms,
+		.scrub_bytes_per_s = n->config.scrub_bytes_per_s,
 		.seed = n->config.seed,
 		.boot_id = n->boot_id,
 	};
@@ -234,6 +236,11 @@ LARDER_PUBLIC void larder_node_drain(struct larder_node *n, bool on)
 {
 	__atomic_store_n(&n->draining, on, __ATOMIC_RELAXED);
 	__atomic_store_n(&n->ledger->node->draining, on, __ATOMIC_RELAXED);
+}
+
+LARDER_PUBLIC void larder_node_set_scrub(struct larder_node *n, uint64_t bytes_per_s)
+{
+	engine_set_scrub(n->engine, bytes_per_s);
 }
 
 LARDER_PUBLIC bool larder_node_is_drained(const struct larder_node *n)

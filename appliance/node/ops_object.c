@@ -238,8 +238,8 @@ static void get_move(struct request *r)
 /* Our own look at the pages is over; only a difference troubles the engine. */
 static void get_verified(struct request *r)
 {
-	if (r->verify_bad && engine_verify(r->session->reactor->engine, r->op.object)) {
-		node_count(&session_node(r->session)->ledger->node->quarantined, 1);
+	if (r->verify_bad && engine_verify_block(r->session->reactor->engine, r->op.object,
+						 r->verify_block)) {
 		node_request_release(r);
 		node_reply_error(r, LARDER_NOT_FOUND, 0,
 				 "its bytes went bad and were taken out of service: put it again");

@@ -358,6 +358,8 @@ static void reactor_publish(struct reactor *r)
 	__atomic_store_n(&v->records_free, c.free_records, __ATOMIC_RELAXED);
 	__atomic_store_n(&v->objects, c.objects, __ATOMIC_RELAXED);
 	__atomic_store_n(&v->evictions, c.evictions, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->scrubbed_bytes, c.scrubbed_bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->scrub_passes, c.scrub_passes, __ATOMIC_RELAXED);
 	__atomic_store_n(&v->connections, __atomic_load_n(&n->connections, __ATOMIC_RELAXED),
 			 __ATOMIC_RELAXED);
 	reactor_publish_turns(n, v);

@@ -102,6 +102,7 @@ struct request {
 	uint64_t verified;		/* VERIFY: bytes compared so far */
 	const uint32_t *verify_checks;	/* NULL: those of the object */
 	struct engine_object *verify_object;
+	uint32_t verify_block;		/* the last one that was looked at */
 	bool verify_bad;
 	uint64_t *gauge;		/* in-flight gauge of the ledger that it counts in */
 	uint8_t claimed;		/* enum larder_limit: counts as in flight there */

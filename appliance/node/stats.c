@@ -41,6 +41,8 @@ LARDER_PUBLIC void larder_node_get_stats(struct larder_node *n, struct larder_no
 		s.regions += stats_read(&r->regions);
 		s.region_bytes += stats_read(&r->region_bytes);
 	}
+	s.scrubbed_bytes = c.scrubbed_bytes;
+	s.scrub_passes = c.scrub_passes;
 	s.quarantined = stats_read(&n->ledger->node->quarantined);
 	s.connections = stats_read(&n->connections);
 	s.unauthenticated = stats_read(&n->unauthenticated);

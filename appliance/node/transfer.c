@@ -264,6 +264,7 @@ uint32_t node_verify_slice(struct request *r, uint32_t budget)
 		else
 			engine_object_checks(o, &expected, block, 1);
 		r->verify_bad = at != want || crc != expected;
+		r->verify_block = block;
 		r->verified += want;
 		used += want;
 	}

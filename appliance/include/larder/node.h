@@ -41,6 +41,7 @@ struct larder_node_config {
 	uint64_t reserve_bytes;			/* kept free ahead of need */
 	uint64_t max_value_bytes;		/* 1 to 256 MiB */
 	uint32_t lease_max_ms;
+	uint64_t scrub_bytes_per_s;		/* looked at for bytes that went bad; 0 = off */
 	uint32_t max_connections;		/* all reactors together */
 	uint32_t max_unauthenticated;		/* of these, before AUTH */
 	uint32_t handshake_timeout_ms;
@@ -160,6 +161,9 @@ uint64_t larder_node_turns(const struct larder_node *node, uint32_t reactor);
 void larder_node_drain(struct larder_node *node, bool on);
 bool larder_node_is_drained(const struct larder_node *node);	/* nothing is under way */
 
+/* Changes scrub_bytes_per_s of a running node. */
+void larder_node_set_scrub(struct larder_node *node, uint64_t bytes_per_s);
+
 struct larder_node_stats {
 	struct larder_memory_info memory;
 	uint64_t uptime_ms;
@@ -169,6 +173,8 @@ struct larder_node_stats {
 	uint64_t connections, unauthenticated, regions, region_bytes, requests;
 	uint64_t rebuilt_objects, dropped_records;
 	uint64_t quarantined;		/* values whose bytes went bad, taken out of service */
+	uint64_t scrubbed_bytes;	/* looked at by the scrubber */
+	uint64_t scrub_passes;		/* times that it has looked at every object */
 	uint64_t bytes_per_object;	/* metadata: records, heap and index over the capacity */
 	bool draining;
 };

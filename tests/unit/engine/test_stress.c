@@ -235,6 +235,7 @@ static void stress(const char *policy, uint32_t shards, uint32_t reserve)
 	all.f.config.shards = shards;
 	all.f.config.reactors = THREADS;
 	all.f.config.reserve_pages = reserve;
+	all.f.config.scrub_bytes_per_s = 1ull << 40;	/* a look with every poll */
 	fixture_open(&all.f, PAGES);
 	for (uint32_t i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){ .all = &all, .index = i,
@@ -253,6 +254,8 @@ static void stress(const char *policy, uint32_t shards, uint32_t reserve)
 	}
 	assert_true(gets > 100);
 	assert_true(counts(&all.f).evictions > 10);
+	assert_true(counts(&all.f).scrubbed_bytes > 0);
+	assert_int_equal(all.f.ledger->node->quarantined, 0);
 	/* and what the file says is what the index said */
 	fixture_restart(&all.f);
 	fixture_close(&all.f);
