@@ -32,7 +32,8 @@ struct model {
 	struct item item[ITEMS];
 	struct item before;		/* the one under way, as it was */
 	uint32_t busy;			/* the one under way; ITEMS: none */
-	uint64_t version;
+	uint64_t version;		/* the last seed given */
+	uint64_t version_before;	/* as it was when the one under way began */
 };
 
 struct scene {
@@ -172,6 +173,7 @@ static void stream_op(struct scene *s)
 	struct item *it = &s->m->item[i];
 
 	s->m->before = *it;
+	s->m->version_before = s->m->version;
 	__atomic_store_n(&s->m->busy, i, __ATOMIC_SEQ_CST);
 	if (!it->seed) {
 		if (what == 0)
@@ -449,9 +451,11 @@ static void expect_killed(struct scene *s, const struct records_rebuilt *rebuilt
 		rest++;
 	}
 	if (m->busy < ITEMS) {
-		uint64_t seed = m->before.seed ? m->before.seed : m->version;
+		uint64_t seed = m->before.seed;
 
-		slot = scene_find(s, seed);
+		if (!seed && m->version != m->version_before)
+			seed = m->version;
+		slot = seed ? scene_find(s, seed) : RECORD_NONE;
 		rest += slot != RECORD_NONE;
 		/* all but deleting leaves it where it was */
 		if (m->before.seed && slot != RECORD_NONE)
