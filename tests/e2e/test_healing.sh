@@ -50,8 +50,8 @@ for url in "shm://$WORK/larder.sock" "tcp://127.0.0.1:$PORT"; do
 	bad=$((bad + 1))
 	check "counted" wait_stat quarantined "$bad"
 done
-check "one line tells which" grep -qE \
-	"tenant demo, namespace test, key hash [0-9a-f]{32}, inode [0-9]+: bytes of check block 3 of 3" "$WORK/log"
+which='tenant demo, namespace test, key hash [0-9a-f]{32}, inode [0-9]+: bytes of check block 3 of 3'
+check "one line tells which" grep -qE "$which" "$WORK/log"
 
 value alone >"$WORK/value"
 check "put" "$ctl" put alone "$WORK/value"

@@ -2,8 +2,8 @@
 /*
  * EXISTS beside a writer that evicts at full speed: one thread looks up batches of 1,000 keys, the
  * other puts new keys into full memory as fast as it can, in turns with windows in which it rests.
- * The goal is a p99 of at most twice that of rest; asserted is twice that, and one line of JSON tells
- * the figures.
+ * The goal is a p99 of at most twice that of rest; asserted is twice that, and one line of JSON
+ * tells the figures.
  *
  * A lock that makes EXISTS wait costs processor time while it spins and a sleep after that. Both
  * are counted for the looking thread alone, so a neighbour on the machine does not decide the test.
@@ -225,7 +225,7 @@ static void exists__under_full_eviction_at_most_twice_idle(void **state)
 #endif
 	assert_true(b.busy_puts > PAIRS * WINDOW);
 	assert_true(us(b.cpu[1]) <= 4 * us(b.cpu[0]));
-	/* of its locks hardly one is held so long that it sleeps: a holder that lost its processor */
+	/* hardly a lock is held so long that it sleeps: a holder that lost its processor */
 	assert_true(b.sleeps[1] <= PAIRS * WINDOW / 4);
 }
 
