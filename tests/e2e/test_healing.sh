@@ -50,7 +50,7 @@ for url in "shm://$WORK/larder.sock" "tcp://127.0.0.1:$PORT"; do
 	bad=$((bad + 1))
 	check "counted" wait_stat quarantined "$bad"
 done
-which='tenant demo, namespace test, key hash [0-9a-f]{32}, inode [0-9]+: bytes of check block 3 of 3'
+which='tenant demo, namespace test, key hash [0-9a-f]{32}, inode [0-9]+: .*block 3 of 3'
 check "one line tells which" grep -qE "$which" "$WORK/log"
 
 value alone >"$WORK/value"
