@@ -4,10 +4,56 @@
 #include <string.h>
 
 #include "commands.h"
+#include "say.h"
 
 static const char *command_tenant(const json_t *request)
 {
 	return json_string_value(json_object_get(request, "tenant"));
+}
+
+static bool tenants_add(void *user, const struct larder_node_tenant *t)
+{
+	/* a failure leaves it out; the reply as a whole is checked */
+	(void)json_array_append_new(
+		user, json_pack("{s:s, s:b, s:I, s:I, s:I}", "name", t->name, "configured",
+				!t->removed, "objects", (json_int_t)t->objects, "value_bytes",
+				(json_int_t)t->value_bytes, "resident_bytes",
+				(json_int_t)t->resident_bytes));
+	return true;
+}
+
+json_t *command_tenants(struct daemon *d, const json_t *request, int *ret_fd)
+{
+	json_t *all = json_array();
+
+	larder_node_tenants(d->node, tenants_add, all);
+	return control_result(json_pack("{s:o}", "tenants", all));
+}
+
+json_t *command_purge(struct daemon *d, const json_t *request, int *ret_fd)
+{
+	const char *tenant = command_tenant(request);
+	uint64_t objects = 0, bytes = 0;
+	int r;
+
+	if (!tenant)
+		return control_refusal("BAD_REQUEST", "purge: wanted \"tenant\"");
+	r = larder_node_purge(d->node, tenant, &objects, &bytes);
+	if (r == -ENOENT)
+		return control_refusal("NOT_FOUND", "no such tenant: %s", tenant);
+	if (r == -EBUSY)
+		return control_refusal("BUSY", "tenant %s is configured: take its file away and "
+				       "reload first", tenant);
+	if (r < 0)
+		return control_refusal("INTERNAL", "tenant %s can not be purged: %s", tenant,
+				       strerror(-r));
+	if (r == 0) {
+		tenants_forget(d->tenants, tenant);
+		say(&d->log, LARDER_LOG_NOTICE, "tenant %s is purged: %llu objects, %llu bytes",
+		    tenant, (unsigned long long)objects, (unsigned long long)bytes);
+	}
+	return control_result(json_pack("{s:b, s:I, s:I}", "done", r == 0, "objects",
+					(json_int_t)objects, "bytes", (json_int_t)bytes));
 }
 
 static void quota_add(json_t *o, const char *name, const struct limit_set *set, unsigned limit)
