@@ -70,7 +70,7 @@ void engine_reactor_set_wake(struct engine_reactor *r, void (*wake)(void *user),
 /* 0: completed, look at op->status. 1: parked, engine_poll will return it. It never fails. */
 int engine_submit(struct engine_reactor *r, struct larder_op *op);
 /* Next completed op of this reactor, or NULL. Also ends ops whose deadline passed, and evicts a
- * few victims ahead of need, looks at a check block for the scrubber, and beats for the record
+ * few victims ahead of need, looks at a slice for the scrubber, and beats for the record
  * file: call it every turn. */
 struct larder_op *engine_poll(struct engine_reactor *r);
 /* Takes a parked op back: 0 = it is the caller's again (status CANCELLED), -EALREADY = its

@@ -124,7 +124,8 @@ struct engine_counters {
 struct engine_scrub_look {
 	uint64_t generation;		/* 0: in none */
 	uint32_t slot;
-	uint32_t block;			/* next to be looked at */
+	uint32_t block;			/* being looked at */
+	uint32_t done, crc;		/* bytes of it that were, and their CRC */
 };
 
 /* engine_scrub.c. Its reactor's own but for `held`. */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The scrubber: looks at the pages of committed objects for bytes that went bad, so that they are
- * found before a reader finds them. At most one check block per turn of a reactor, and no more
- * bytes a second than e->scrub_rate, all reactors together.
+ * found before a reader finds them. No more bytes a second than e->scrub_rate, all reactors
+ * together: one check block becomes due at a time and is looked at in slices, one per turn of the
+ * reactor, so that no request waits for more than a slice.
  *
  * Two cursors. `fresh` goes through what was committed lately (a bounded ring; what falls out of it
  * waits for the sweep), `sweep` through every slot, each reactor through its own share of them.
  * Where both have work the ring gets three turns of four, so that neither starves.
  *
- * An object is referenced for the look at one block and not between turns: whoever deletes or
+ * An object is referenced for the look at one slice and not between turns: whoever deletes or
  * evicts it in between is not hindered, and the cursor notices by its generation that it is gone.
  * Pages of a committed object do not change, so a difference is never a read in the middle of a
  * write.
@@ -20,6 +21,7 @@
 #include "base/log.h"
 #include "engine/engine_internal.h"
 
+#define SCRUB_SLICE (16u << 10)
 #define SCRUB_SLOTS 256u		/* that one turn of the sweep passes without finding any */
 #define SCRUB_SLOT_COST 64u		/* bytes that passing one is counted as */
 #define SCRUB_STALE 16u			/* entries of the ring whose object is gone, per turn */
@@ -68,24 +70,28 @@ static uint64_t scrub_block_bytes(const struct engine_object *o, uint32_t block)
 		   (uint64_t)LARDER_CHECK_BLOCK);
 }
 
-static bool scrub_block_good(const struct engine_object *o, uint32_t block)
+static uint32_t scrub_crc(const struct engine_object *o, uint64_t at, uint64_t left, uint32_t crc)
 {
-	uint64_t at = (uint64_t)block * LARDER_CHECK_BLOCK, left = scrub_block_bytes(o, block);
-	uint32_t want, crc = 0;
-
-	engine_object_checks(o, &want, block, 1);
 	while (left) {
 		struct iovec iov[SCRUB_PIECES];
 		uint64_t bytes;
 		uint32_t n = engine_object_iov(o, at, left, iov, SCRUB_PIECES, &bytes);
 
 		if (n == 0)
-			return false;	/* its runs are shorter than its length */
+			return ~crc;	/* its runs are shorter than its length */
 		for (uint32_t i = 0; i < n; i++)
 			crc = crc32c(crc, iov[i].iov_base, iov[i].iov_len);
 		at += bytes;
 		left -= bytes;
 	}
+	return crc;
+}
+
+static bool scrub_block_is(const struct engine_object *o, uint32_t block, uint32_t crc)
+{
+	uint32_t want;
+
+	engine_object_checks(o, &want, block, 1);
 	return crc == want;
 }
 
@@ -127,7 +133,8 @@ bool engine_verify_block(struct engine_reactor *r, struct engine_object *o, uint
 	uint32_t slot = engine_slot(e, o), shard = engine_shard_of(e, o->hash);
 	bool first;
 
-	if (scrub_block_good(o, block))
+	if (scrub_block_is(o, block, scrub_crc(o, (uint64_t)block * LARDER_CHECK_BLOCK,
+					       scrub_block_bytes(o, block), 0)))
 		return false;
 	engine_lock(e, shard);
 	/* our reference keeps the slot, so at most somebody else was faster */
@@ -150,22 +157,15 @@ bool engine_verify(struct engine_reactor *r, struct engine_object *o)
 	return false;
 }
 
-/*
- * Looks at the block that the cursor stands on and moves it on; its generation is 0 when there is
- * nothing more. Returns the bytes looked at: 0 = the object is gone.
- */
-static uint64_t scrub_look(struct engine_reactor *r, struct engine_scrub_look *at)
+/* Takes a reference when the object is still there. */
+static bool scrub_take(struct engine_reactor *r, struct engine_scrub_look *at)
 {
 	struct engine *e = r->engine;
-	struct engine_object *o = &e->objects[at->slot];
-	uint64_t bytes;
-	uint32_t shard, block = at->block++;
+	uint32_t shard;
 	bool there;
 
-	if (!engine_lock_object(e, at->slot, RECORD_NONE, &shard)) {
-		at->generation = 0;
-		return 0;
-	}
+	if (!engine_lock_object(e, at->slot, RECORD_NONE, &shard))
+		return false;
 	if (at->generation == SCRUB_ANY)
 		at->generation = engine_record(e, at->slot)->generation;
 	there = engine_record(e, at->slot)->generation == at->generation;
@@ -174,18 +174,45 @@ static uint64_t scrub_look(struct engine_reactor *r, struct engine_scrub_look *a
 		engine_ref(r, at->slot, 1);
 	}
 	engine_unlock(e, shard);
-	if (!there) {
-		at->generation = 0;
+	return there;
+}
+
+/* After the last slice of a block. False: there is nothing more to look at in this object. */
+static bool scrub_block_end(struct engine_reactor *r, struct engine_scrub_look *at)
+{
+	struct engine_object *o = &r->engine->objects[at->slot];
+
+	/* a difference is looked at a second time before it is believed */
+	if (!scrub_block_is(o, at->block, at->crc) && engine_verify_block(r, o, at->block))
+		return false;
+	at->block++;
+	at->done = at->crc = 0;
+	return at->block < larder_check_count(engine_object_length(o));
+}
+
+/*
+ * Looks at the next slice and moves the cursor on; its generation is 0 when there is nothing more.
+ * Returns the bytes of the block that it is in: 0 = the object is gone.
+ */
+static uint64_t scrub_look(struct engine_reactor *r, struct engine_scrub_look *at)
+{
+	struct engine_object *o = &r->engine->objects[at->slot];
+	uint64_t bytes;
+	uint32_t slice;
+
+	if (!scrub_take(r, at)) {
+		*at = (struct engine_scrub_look){};
 		return 0;
 	}
-	bytes = scrub_block_bytes(o, block);
-	/* a difference is looked at a second time before it is believed */
-	if ((!scrub_block_good(o, block) && engine_verify_block(r, o, block)) ||
-	    at->block == larder_check_count(engine_object_length(o)))
-		at->generation = 0;
+	bytes = scrub_block_bytes(o, at->block);
+	slice = (uint32_t)MIN(bytes - at->done, (uint64_t)SCRUB_SLICE);
+	at->crc = scrub_crc(o, (uint64_t)at->block * LARDER_CHECK_BLOCK + at->done, slice, at->crc);
+	at->done += slice;
+	if (at->done == bytes && !scrub_block_end(r, at))
+		*at = (struct engine_scrub_look){};
 	engine_unref(r, o);
 	__atomic_store_n(&r->scrub.held, RECORD_NONE, __ATOMIC_RELEASE);
-	engine_tally((int64_t *)&r->counters.scrubbed_bytes, (int64_t)bytes);
+	engine_tally((int64_t *)&r->counters.scrubbed_bytes, slice);
 	return bytes;
 }
 
@@ -281,6 +308,8 @@ uint64_t engine_scrub_at(const struct engine_reactor *r)
 
 	if (!rate)
 		return UINT64_MAX;
+	if (r->scrub.fresh.done || r->scrub.sweep.done)
+		return 0;
 	at = scrub_has_fresh(&r->scrub) ? 0 : scrub_sweep_at(r);
 	return MAX(at, scrub_due(r, rate));
 }
@@ -292,7 +321,14 @@ void engine_scrub_step(struct engine_reactor *r, uint64_t now)
 	uint64_t due, behind;
 	bool sweep, fresh;
 
-	if (!rate || now < (due = scrub_due(r, rate)))
+	if (!rate)
+		return;
+	if (s->fresh.done || s->sweep.done) {	/* the block is paid for */
+		(void)(s->fresh.done ? scrub_fresh(r) : scrub_sweep(r, now));
+		return;
+	}
+	due = scrub_due(r, rate);
+	if (now < due)
 		return;
 	fresh = scrub_has_fresh(s);
 	sweep = scrub_sweep_at(r) <= now;

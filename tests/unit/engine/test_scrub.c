@@ -12,6 +12,7 @@
 
 #define BLOCK LARDER_CHECK_BLOCK
 #define RATE (32ull << 20)
+#define SLICES 16u
 #define SLOW (4ull << 20)
 #define STEP_NS (NSEC_PER_SEC / 128)	/* a block's worth of the rate */
 
@@ -39,11 +40,19 @@ static void scrub_open(struct fixture *f, struct told *t, uint32_t pages)
 	fixture_open(f, pages);
 }
 
+/* A turn in which a block may become due, and those in which the rest of it is looked at. */
 static void turn(struct fixture *f, uint64_t ns)
 {
 	fixture_advance(f, ns);
-	for (uint32_t i = 0; i < f->config.reactors; i++)
-		assert_null(engine_poll(engine_reactor(f->engine, i)));
+	for (uint32_t n = 0; n < SLICES; n++) {
+		uint64_t before = counts(f).scrubbed_bytes;
+
+		for (uint32_t i = 0; i < f->config.reactors; i++)
+			assert_null(engine_poll(engine_reactor(f->engine, i)));
+		/* no request waits for more than a slice */
+		assert_true(counts(f).scrubbed_bytes - before <=
+			    f->config.reactors * BLOCK / SLICES);
+	}
 	/* nothing is held between turns: eviction and delete meet no reference of ours */
 	assert_int_equal(counts(f).references, 0);
 }
