@@ -27,14 +27,25 @@ static uint64_t stats_age(const uint64_t evicted[LARDER_LEDGER_AGES])
 	return 0;
 }
 
-/* What was refused for a limit, by its name; those that refused nothing are left out. */
+/* What was refused, by the limit's name or by the reason; what refused nothing is left out. */
 static json_t *stats_refused(const struct larder_usage *u)
 {
+	const struct {
+		const char *name;
+		uint64_t n;
+	} reasons[] = {
+		{ "no_space", u->status[LARDER_NO_SPACE] },
+		{ "draining", u->status[LARDER_DRAINING] },
+		{ "not_admitted", u->put_not_admitted },
+	};
 	json_t *o = json_object();
 
 	for (unsigned i = 0; i < LARDER_LIMITS; i++)
 		if (u->refused[i])
 			stats_add(o, larder_limit_name(i), u->refused[i]);
+	for (unsigned i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (reasons[i].n)
+			stats_add(o, reasons[i].name, reasons[i].n);
 	return o;
 }
 

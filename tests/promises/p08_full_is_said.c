@@ -103,7 +103,7 @@ static void P8_no_space_only_when_nothing_may_go(void **state)
 	assert_true(i > 800);		/* of the 1,024 pages, less what other tenants leased */
 	for (unsigned k = 0; k < i; k++)
 		assert_int_equal(promise_get(c, ns, key_of(k), LENGTH, k), LARDER_OK);
-	assert_true(tenant_stat("demo", NULL, "no_space") > 0);
+	assert_true(tenant_stat("demo", "refused_by", "no_space") > 0);
 	assert_int_equal(promise_ask(c, LARDER_OP_RELEASE, ns, key_of(0), 0, 5, 0, NULL),
 			 LARDER_OK);
 	assert_int_equal(promise_put(c, ns, "there-is-room-again", LENGTH, 1), LARDER_OK);
@@ -152,6 +152,7 @@ static void P8_draining_takes_nothing_new(void **state)
 	assert_int_equal(promise_get(c, ns, "before", 1000, 1), LARDER_OK);
 	assert_int_equal(larder_put_part(begun, 0, "four", 4), 0);
 	assert_int_equal(larder_put_commit(begun), LARDER_OK);
+	assert_int_equal(tenant_stat("demo", "refused_by", "draining"), 2);
 	json_decref(node_control(&node, "{\"cmd\":\"undrain\"}"));
 	assert_int_equal(promise_put(c, ns, "after", 1000, 1), LARDER_OK);
 	larder_close(c);
