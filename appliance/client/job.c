@@ -63,6 +63,8 @@ static const char *job_batch_fault(const struct larder_batch *b)
 	case LARDER_OP_GET:
 	case LARDER_OP_EXISTS:
 	case LARDER_OP_LEASE:
+	case LARDER_OP_PIN:
+	case LARDER_OP_UNPIN:
 	case LARDER_OP_STAT:
 	case LARDER_OP_DELETE:
 		if (!b->n_items)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests that are lists of keys: EXISTS, LEASE, RELEASE, STAT, DELETE. As many keys as fit go
- * into one message; the node answers with a status per key.
+ * Requests that are lists of keys: EXISTS, LEASE, RELEASE, PIN, UNPIN, STAT, DELETE. As many keys
+ * as fit go into one message; the node answers with a status per key.
  */
 #include <errno.h>
 #include <string.h>

@@ -309,6 +309,9 @@ static int engine_dispatch(struct engine_reactor *r, struct larder_op *op, uint6
 		return engine_exists(r, op, now, true);
 	case LARDER_OP_RELEASE:
 		return engine_release(r, op, now);
+	case LARDER_OP_PIN:
+	case LARDER_OP_UNPIN:
+		return engine_pin(r, op, now);
 	case LARDER_OP_STAT:
 		return engine_op_stat(r, op, now);
 	case LARDER_OP_LIST:

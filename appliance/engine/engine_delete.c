@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DELETE and NS_FLUSH. An object that is being read becomes invisible at once; its pages come free
- * with the last reference. What is leased or pinned stays (BUSY, or counted as kept) unless forced.
+ * with the last reference. What is leased or pinned hard stays (BUSY, or counted as kept) unless
+ * forced; a soft pin is about eviction only.
  *
  * A flush walks the record slots, a bounded number of them per turn, and is continued by
  * engine_poll: op->cursor is the slot to go on from. It deletes what was there when it began; what
@@ -14,8 +15,7 @@ static bool delete_allowed(struct engine *e, const struct larder_op *op, uint32_
 			   uint64_t now)
 {
 	return op->flags & LARDER_F_FORCE ||
-	       (engine_lease_word(e, slot) <= now &&
-		__atomic_load_n(&engine_record(e, slot)->pins, __ATOMIC_RELAXED) == 0);
+	       (engine_lease_word(e, slot) <= now && !engine_is_hard_pinned(e, slot));
 }
 
 static int delete_one(struct engine_reactor *r, const struct larder_op *op, uint32_t i, uint32_t ns,

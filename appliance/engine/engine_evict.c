@@ -2,8 +2,10 @@
 /*
  * Making room. Three choices, one after another: whose objects (of the tenant that is furthest
  * above its guarantee; where a tenant's own cap is what is short, its own), which shard (the oldest
- * of four sampled tails), which object (the policy's). What is leased, pinned hard or being read
- * stays and goes to the young end of its list, so that nobody meets it again soon.
+ * of four sampled tails), which object (the policy's). What is leased or being read stays and goes
+ * to the young end of its list, so that nobody meets it again soon. Pinned objects are in lists of
+ * their own: the hard ones' is never looked at, the soft ones' when its tenant has nothing in the
+ * policy's lists, or when the walk below has found nothing there that may go.
  *
  * The choices read many shards, each lock for itself; by the time one is acted on another reactor
  * may have changed it. That costs an order of eviction that is slightly off, never a wrong one: the
@@ -32,8 +34,15 @@ enum evict_tail { TAIL_NONE, TAIL_KEPT, TAIL_LOOKED_AT, TAIL_SPARED, TAIL_GONE }
 static bool evict_allowed(struct engine *e, uint32_t slot, uint64_t now)
 {
 	return __atomic_load_n(&e->objects[slot].refs, __ATOMIC_ACQUIRE) == 0 &&
-	       engine_lease_word(e, slot) <= now &&
-	       __atomic_load_n(&engine_record(e, slot)->pins, __ATOMIC_RELAXED) >> 16 == 0;
+	       engine_lease_word(e, slot) <= now;
+}
+
+static uint32_t evict_victim(struct engine *e, const struct policy_set *set, uint32_t segment,
+			     uint64_t *at)
+{
+	if (segment >= POLICY_SEGMENTS)
+		return policy_tail(e->objects, set, segment, at);
+	return e->policy->victim(e->objects, set, segment, at);
 }
 
 /* Takes out the policy's victim in that segment, or moves it out of the way. SPARED: it would, but
@@ -50,14 +59,13 @@ static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uin
 
 	engine_lock(e, shard);
 	place = engine_place(e, tenant, shard, now);
-	slot = e->policy->victim(e->objects, place.set, segment, &at);
+	slot = evict_victim(e, place.set, segment, &at);
 	if (slot == RECORD_NONE) {
 		engine_unlock(e, shard);
 		return TAIL_NONE;
 	}
 	if (!evict_allowed(e, slot, now)) {
-		policy_leave(&place, slot);
-		policy_enter(&place, segment, slot);
+		engine_list_move(&place, segment, slot);
 		brief = engine_scrub_holds(e, slot);
 		engine_unlock(e, shard);
 		return brief ? TAIL_LOOKED_AT : TAIL_KEPT;
@@ -114,7 +122,7 @@ static bool evict_older(struct engine *e, uint32_t tenant, uint32_t shard, uint3
 	bool older;
 
 	engine_lock(e, shard);
-	slot = e->policy->victim(e->objects, engine_set_of(e, tenant, shard), segment, &at);
+	slot = evict_victim(e, engine_set_of(e, tenant, shard), segment, &at);
 	older = slot != RECORD_NONE && at < *oldest;
 	engine_unlock(e, shard);
 	if (older)
@@ -153,26 +161,35 @@ static bool evict_shard(struct engine_reactor *r, uint32_t tenant, uint32_t segm
 	return oldest != UINT64_MAX;
 }
 
+static bool evict_segment(struct engine_reactor *r, uint32_t tenant, uint32_t segment,
+			  uint64_t tails, uint64_t now)
+{
+	enum evict_tail tail = TAIL_NONE;
+	uint32_t shard;
+
+	tails = MIN(tails, evict_count(r->engine, tenant, segment));
+	for (; tails > 0 && tail != TAIL_SPARED && evict_shard(r, tenant, segment, &shard);
+	     tails--) {
+		tail = evict_tail(r, tenant, shard, segment, now);
+		if (tail == TAIL_GONE)
+			return true;
+	}
+	return false;
+}
+
 /* The oldest of the first segment that has one which may go. */
 static bool evict_from(struct engine_reactor *r, uint32_t tenant, uint64_t now)
 {
 	struct engine *e = r->engine;
-	uint64_t most = EVICT_TAILS_MAX / e->policy->segments;
+	uint64_t most = EVICT_TAILS_MAX / e->policy->segments, others = 0;
 
 	for (uint32_t segment = 0; segment < e->policy->segments; segment++) {
-		uint64_t tails = MIN(evict_count(e, tenant, segment), most);
-		enum evict_tail tail = TAIL_NONE;
-		uint32_t shard;
-
-		for (; tails > 0 && evict_shard(r, tenant, segment, &shard); tails--) {
-			tail = evict_tail(r, tenant, shard, segment, now);
-			if (tail == TAIL_GONE)
-				return true;
-			if (tail == TAIL_SPARED)
-				break;
-		}
+		if (evict_segment(r, tenant, segment, most, now))
+			return true;
+		others += evict_count(e, tenant, segment);
 	}
-	return false;
+	/* while there are others only the walk can tell that none of them may go */
+	return !others && evict_segment(r, tenant, POLICY_SOFT, EVICT_TAILS_MAX, now);
 }
 
 bool engine_evict_one(struct engine_reactor *r, uint64_t now)
@@ -209,10 +226,8 @@ void engine_balance(struct engine_reactor *r, uint32_t tenant, uint64_t now)
 		engine_lock(e, shard);
 		place = engine_place(e, tenant, shard, now);
 		slot = e->policy->victim(e->objects, place.set, 1, &at);
-		if (slot != RECORD_NONE) {
-			policy_leave(&place, slot);
-			policy_enter(&place, 0, slot);
-		}
+		if (slot != RECORD_NONE)
+			engine_list_move(&place, 0, slot);
 		engine_unlock(e, shard);
 	}
 }
@@ -221,9 +236,9 @@ void engine_balance(struct engine_reactor *r, uint32_t tenant, uint64_t now)
 static bool evict_scan_next(struct engine *e, struct engine_scan *s)
 {
 	s->inside = false;
-	if (++s->segment < POLICY_SEGMENTS)
+	if (!s->soft && ++s->segment < POLICY_SEGMENTS)
 		return true;
-	s->segment = 0;
+	s->segment = s->soft ? POLICY_SOFT : 0;
 	if (++s->shard < e->shards)
 		return true;
 	s->shard = 0;
@@ -252,7 +267,7 @@ static uint64_t evict_scan_enter(struct engine_reactor *r, struct engine_scan *s
 	    !__atomic_load_n(&t->listed, __ATOMIC_RELAXED) ||
 	    !evict_scan_may(r, s)) {
 		s->shard = e->shards - 1;
-		s->segment = POLICY_SEGMENTS - 1;
+		s->segment = s->soft ? POLICY_SOFT : POLICY_SEGMENTS - 1;
 		return 0;
 	}
 	engine_lock(e, s->shard);
@@ -294,11 +309,16 @@ static enum engine_room evict_scan(struct engine_reactor *r, struct engine_scan 
 		s->tenant = first;
 		if (++s->passes < passes)
 			continue;
-		if (!s->again)
+		if (s->again) {
+			/* the scrubber may have had the one that could go */
+			s->again = false;
+			s->passes = 0;
+			return ROOM_LATER;
+		}
+		if (s->soft)
 			return ROOM_NONE;
-		s->again = false;	/* the scrubber may have had the one that could go */
-		s->passes = 0;
-		return ROOM_LATER;
+		*s = (struct engine_scan){ .active = true, .own = s->own, .tenant = first,
+					   .soft = true, .segment = POLICY_SOFT };
 	}
 	return ROOM_LATER;
 }

@@ -35,6 +35,8 @@
 #define ENGINE_SLOTS_PER_TURN 4096u	/* that LIST or FLUSH visit before they yield */
 #define ENGINE_LEASES_PER_TURN 1024u	/* that RELEASE drops before it yields */
 #define ENGINE_SCRUB_RING 512u		/* new objects that the scrubber looks at first */
+#define ENGINE_PIN_SOFT 0x0000ffffu	/* halves of a record's pins; the engine stores 0 or 1 */
+#define ENGINE_PIN_HARD 0xffff0000u
 #define ENGINE_NOWHERE UINT32_MAX	/* a namespace in which no key is ever found */
 
 static_assert(RECORDS_TENANTS_MAX <= 256, "struct engine_object has a byte for it");
@@ -97,6 +99,7 @@ struct engine_scan {
 	bool active, inside;
 	bool own;			/* only those of the tenant that room is made for */
 	bool again;			/* it met one that only the scrubber held */
+	bool soft;			/* nothing else may go: it walks the soft-pinned ones */
 };
 
 enum engine_wait { WAIT_FREE, WAIT_KEY, WAIT_WORK };
@@ -348,6 +351,23 @@ static inline uint64_t engine_lease_word(struct engine *e, uint32_t slot)
 	return __atomic_load_n(&engine_record(e, slot)->lease_ns, __ATOMIC_RELAXED);
 }
 
+static inline uint32_t engine_pins(struct engine *e, uint32_t slot)
+{
+	return __atomic_load_n(&engine_record(e, slot)->pins, __ATOMIC_RELAXED);
+}
+
+static inline bool engine_is_hard_pinned(struct engine *e, uint32_t slot)
+{
+	return engine_pins(e, slot) & ENGINE_PIN_HARD;
+}
+
+/* To the young end of a list; lock held. */
+static inline void engine_list_move(const struct policy_place *p, uint32_t list, uint32_t slot)
+{
+	policy_leave(p, slot);
+	policy_enter(p, list, slot);
+}
+
 /* --- engine_index.c: all but hash and prefetch under the shard's lock --------------------- */
 uint64_t engine_hash(const struct engine *e, uint32_t ns, const void *key, uint16_t len);
 /* LARDER_OK or BAD_REQUEST: the key's length. */
@@ -410,6 +430,7 @@ int engine_op_stat(struct engine_reactor *r, struct larder_op *op, uint64_t now)
 /* EXISTS and LEASE, from key op->count on. */
 int engine_exists(struct engine_reactor *r, struct larder_op *op, uint64_t now, bool wait);
 int engine_release(struct engine_reactor *r, struct larder_op *op, uint64_t now);
+int engine_pin(struct engine_reactor *r, struct larder_op *op, uint64_t now);	/* and UNPIN */
 int engine_delete(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 int engine_flush(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 int engine_list(struct engine_reactor *r, struct larder_op *op, uint64_t now);
@@ -452,6 +473,12 @@ void engine_lease_orphan(struct engine *e, uint32_t slot);
 void engine_lease_expire(struct engine *e, uint64_t now, uint32_t max);
 bool engine_lease_due(struct engine *e, uint64_t now);
 uint64_t engine_lease_count(struct engine *e);
+
+/* --- engine_pin.c: lock held -------------------------------------------------------------- */
+/* The object ends: its budget is the tenant's again. */
+void engine_pin_orphan(struct engine *e, uint32_t slot);
+/* At start: the object that is in the policy's lists goes where its pins say, and is counted. */
+void engine_pin_rebuild(struct engine *e, uint32_t slot, const struct policy_place *place);
 
 /* --- engine_evict.c ----------------------------------------------------------------------- */
 enum engine_room { ROOM_READY, ROOM_LATER, ROOM_NONE };

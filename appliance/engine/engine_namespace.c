@@ -22,7 +22,7 @@ static int directory_tenant(struct engine *e, uint32_t id, const char *name)
 	if (!sets)
 		return -ENOMEM;
 	for (uint32_t shard = 0; shard < e->shards; shard++)
-		for (uint32_t i = 0; i < POLICY_SEGMENTS; i++)
+		for (uint32_t i = 0; i < POLICY_LISTS; i++)
 			policy_list_init(&sets[shard].set.seg[i]);
 	t->ledger_slot = e->ledger ? ledger_slot(e->ledger, id, name) : 0;
 	t->cap_pages = UINT64_MAX;

@@ -19,10 +19,10 @@
 
 bool engine_is_expired(struct engine *e, uint32_t slot, uint64_t now)
 {
-	/* a lease is a promise, a ttl only a wish */
+	/* a lease and a hard pin are promises, a ttl only a wish */
 	return e->objects[slot].flags & OBJECT_TTL &&
 	       now >= __atomic_load_n(&engine_record(e, slot)->expire_ns, __ATOMIC_RELAXED) &&
-	       engine_lease_word(e, slot) <= now;
+	       engine_lease_word(e, slot) <= now && !engine_is_hard_pinned(e, slot);
 }
 
 struct engine_found engine_find(struct engine_reactor *r, const struct engine_key *k, uint64_t now)
@@ -88,7 +88,10 @@ void engine_touch(struct engine_reactor *r, uint32_t slot, uint64_t now)
 	struct record *record = engine_record(e, slot);
 	struct policy_place place = engine_place(e, o->tenant, engine_shard_of(e, o->hash), now);
 
-	e->policy->on_hit(&place, slot);
+	if (o->seg < POLICY_SEGMENTS)
+		e->policy->on_hit(&place, slot);
+	else
+		engine_list_move(&place, o->seg, slot);
 	__atomic_store_n(&record->last_ns, now, __ATOMIC_RELAXED);
 	if (record->hits != UINT32_MAX)
 		__atomic_store_n(&record->hits, record->hits + 1, __ATOMIC_RELAXED);
@@ -154,10 +157,14 @@ bool engine_doom(struct engine_reactor *r, uint32_t slot, enum engine_end why)
 	enum record_state state = why == END_QUARANTINED ? RECORD_QUARANTINED : RECORD_DOOMED;
 	struct policy_place place = engine_place(e, o->tenant, engine_shard_of(e, o->hash), 0);
 
-	e->policy->on_remove(&place, slot);
+	if (o->seg < POLICY_SEGMENTS)
+		e->policy->on_remove(&place, slot);
+	else
+		policy_leave(&place, slot);
 	o->seg = OBJECT_SEG_NONE;
 	engine_index_remove(e, slot);
 	engine_lease_orphan(e, slot);
+	engine_pin_orphan(e, slot);
 	engine_set_state(o, (uint8_t)state);
 	records_set_state(e->records, slot, state);
 	engine_listed(e, slot, -1);

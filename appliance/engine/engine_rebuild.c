@@ -77,6 +77,7 @@ static void rebuild_retell(struct engine *e, uint32_t slot, uint32_t shard,
 	place.now_ns = last;
 	if (record->hits)
 		e->policy->on_hit(&place, slot);
+	engine_pin_rebuild(e, slot, &place);
 }
 
 /* Puts one object into index and policy. False: its key is there already, it is the older one. */

@@ -24,6 +24,10 @@
 
 #define POLICY_SEGMENTS 2u
 
+/* Lists of a set: the policy's own segments, then those of pinned objects, of which it is not told:
+ * soft ones go when their tenant has nothing else that may, hard ones never. */
+enum policy_pinned { POLICY_SOFT = POLICY_SEGMENTS, POLICY_HARD, POLICY_LISTS };
+
 /* One list, young end at head. Slots; RECORD_NONE = empty. */
 struct policy_list {
 	uint32_t head;
@@ -34,13 +38,13 @@ struct policy_list {
 
 /* The lists of one tenant in one shard. */
 struct policy_set {
-	struct policy_list seg[POLICY_SEGMENTS];
+	struct policy_list seg[POLICY_LISTS];
 };
 
 /* One tenant over all its shards; all zero at the start. */
 struct policy_tenant {
-	uint64_t pages[POLICY_SEGMENTS];
-	uint64_t count[POLICY_SEGMENTS];
+	uint64_t pages[POLICY_LISTS];
+	uint64_t count[POLICY_LISTS];
 	/* The policy's own; a policy that learns nothing leaves them alone. */
 	uint64_t hits[POLICY_SEGMENTS];	/* pages found in the older half of a list; they fade */
 	uint64_t window;		/* pages evicted since the share was looked at */

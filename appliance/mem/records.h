@@ -55,7 +55,7 @@ struct record {
 	uint64_t last_ns;	/* last touch, monotonic */
 	uint64_t lease_ns;	/* longest lease's deadline, monotonic; 0 = none */
 	uint64_t expire_ns;	/* ttl's end, monotonic; 0 = none */
-	uint32_t pins;		/* soft | hard << 16 */
+	uint32_t pins;		/* soft | hard << 16: marks, 0 or 1 each */
 	/* fixed from commit on, under the CRC (over everything from here, crc field as 0) */
 	uint32_t crc;
 	uint64_t generation;	/* never used twice in one file: inode and cursor identity */

@@ -83,8 +83,8 @@ static const char *reply_sentence(int status)
 		return "the key holds other content: objects are immutable, delete it first or use "
 		       "another key";
 	case LARDER_BUSY:
-		return "someone else is at work on the key, or it is leased or pinned: try again "
-		       "later, or use force where that is meant";
+		return "someone else is at work on the key, or it is leased or pinned hard: try "
+		       "again later, or use force where that is meant";
 	case LARDER_FILL:
 		return "it is not there, and this client holds the fill lease: put it";
 	case LARDER_NO_SPACE:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exists, stat, ls, rm: what is known of objects, without their bytes.
+ * exists, stat, ls, rm, pin, unpin: objects, without their bytes.
  *
  * Several keys: each gets its line; the exit code is the highest of their codes, so that "not
  * found" is 1 only when nothing worse happened.
@@ -273,25 +273,34 @@ int cmd_stat(struct ctl *ctl, int argc, char **argv)
 	return MAX(r, code);
 }
 
-int cmd_rm(struct ctl *ctl, int argc, char **argv)
+/* A command that does one thing to each key and has one option of its own, @own[0]. */
+struct object_change {
+	const char *name;
+	uint8_t opcode;
+	bool whole;		/* takes no hash for a key */
+	const char *letter;	/* short form of the option, for getopt */
+	struct option own[2];
+	uint32_t flag;		/* what it sets */
+};
+
+static int object_change(struct ctl *ctl, const struct object_change *what, int argc, char **argv)
 {
-	static const struct option own[] = { { "force", no_argument, NULL, 'f' }, { 0 } };
 	__attribute__((cleanup(object_keys_done))) struct object_keys k = { 0 };
 	json_t *doc, *list;
 	uint32_t flags = 0;
 	int c, code;
 
-	while ((c = ctl_getopt(ctl, argc, argv, "f", own)) != -1) {
+	while ((c = ctl_getopt(ctl, argc, argv, what->letter, what->own)) != -1) {
 		if (c == '?')
 			return CTL_USAGE;
-		flags = LARDER_F_FORCE;
+		flags = what->flag;
 	}
 	if (ctl->help)
-		return ctl_help(ctl_command_find("rm"));
-	code = object_keys_parse("rm", argc, argv, false, &k);
+		return ctl_help(ctl_command_find(what->name));
+	code = object_keys_parse(what->name, argc, argv, what->whole, &k);
 	if (code)
 		return code;
-	code = object_keys_run(ctl, "rm", LARDER_OP_DELETE, flags, &k);
+	code = object_keys_run(ctl, what->name, what->opcode, flags, &k);
 	if (!ctl->json || !k.asked)
 		return code;
 	doc = json_object();
@@ -302,6 +311,36 @@ int cmd_rm(struct ctl *ctl, int argc, char **argv)
 	json_set(doc, "keys", list);
 	c = output_json(doc);
 	return MAX(c, code);
+}
+
+int cmd_rm(struct ctl *ctl, int argc, char **argv)
+{
+	static const struct object_change what = {
+		"rm", LARDER_OP_DELETE, false, "f",
+		{ { "force", no_argument, NULL, 'f' }, { 0 } }, LARDER_F_FORCE,
+	};
+
+	return object_change(ctl, &what, argc, argv);
+}
+
+int cmd_pin(struct ctl *ctl, int argc, char **argv)
+{
+	static const struct object_change what = {
+		"pin", LARDER_OP_PIN, true, "",
+		{ { "hard", no_argument, NULL, 256 }, { 0 } }, LARDER_F_HARD,
+	};
+
+	return object_change(ctl, &what, argc, argv);
+}
+
+int cmd_unpin(struct ctl *ctl, int argc, char **argv)
+{
+	static const struct object_change what = {
+		"unpin", LARDER_OP_UNPIN, true, "",
+		{ { "hard", no_argument, NULL, 256 }, { 0 } }, LARDER_F_HARD,
+	};
+
+	return object_change(ctl, &what, argc, argv);
 }
 
 struct ls_state {

@@ -24,12 +24,16 @@ static const struct ctl_command commands[] = {
 	{ "ls", cmd_ls, "[PREFIX]", "list a namespace's objects",
 	  "  -1, --names         only the keys, one a line\n", false },
 	{ "rm", cmd_rm, "KEY...", "delete objects",
-	  "  -f, --force         over leases and pins\n", false },
+	  "  -f, --force         over leases and hard pins\n", false },
+	{ "pin", cmd_pin, "KEY...", "let objects be the last that are evicted",
+	  "  --hard              never, within the tenant's pinned_bytes\n", false },
+	{ "unpin", cmd_unpin, "KEY...", "take that back",
+	  "  --hard              the hard pin; without it the other one\n", false },
 	{ "ns", cmd_ns, "[ls | create NAME | show NAME | flush NAME]", "namespaces",
 	  "  create: --model --revision --weights-digest --adapter --position --dtype --layout\n"
 	  "          --hash-scheme TEXT, --hash-seed --bytes-per-block --tokens-per-block --tp\n"
 	  "          --pp N, --short-last: the descriptor; all empty without one of them\n"
-	  "  flush:  --force     over leases and pins\n", false },
+	  "  flush:  --force     over leases and hard pins\n", false },
 	{ "ping", cmd_ping, "", "ask the data port for a sign of life",
 	  "  -c, --count N       how often\n", false },
 	{ "stats", cmd_stats, "", "show the node's figures", NULL, true },

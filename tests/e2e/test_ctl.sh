@@ -53,6 +53,23 @@ check "the same bytes" cmp "$WORK/value" "$WORK/back"
 check "rm it" "$ctl" rm "$long"
 code 1 "it is gone" "$ctl" exists "$long"
 
+# --- pins ---
+code 1 "pin what is not there" "$ctl" pin none
+check "pin" "$ctl" pin block
+check "pin hard, twice" "$ctl" pin --hard block block
+check "stat" "$ctl" stat block
+says "both pins" " 1/1 "
+code 3 "pinned hard: rm is refused" "$ctl" rm block
+node_stop KILL
+node_start || finish
+check "stat after kill -9" "$ctl" stat block
+says "both pins, still" " 1/1 "
+code 3 "pinned hard: rm is refused, still" "$ctl" rm block
+check "unpin" "$ctl" unpin block
+check "unpin hard, twice" "$ctl" unpin --hard block block
+check "stat" "$ctl" stat block
+says "no pin" " 0/0 "
+
 # --- JSON ---
 for command in "stat block" "exists block none" "ls" "ns ls" "stats" "ping" "get none"; do
 	# shellcheck disable=SC2086 # words are wanted

@@ -203,6 +203,15 @@ int larder_list(struct larder_client *c, uint32_t ns, const void *prefix, size_t
 
 /* --- batches, asynchronous ------------------------------------------------------------------- */
 
+/*
+ * PIN asks not to evict: an object with a soft pin is the last of its tenant's to go, with a hard
+ * one (LARDER_F_HARD) it never goes, its ttl does not end it, DELETE and a flush leave it (BUSY)
+ * unless forced, and its length counts against the tenant's pinned_bytes (QUOTA above that). A pin
+ * is a mark, not a count: PIN twice is PIN once, UNPIN (of the same kind) takes it back for
+ * everybody of the tenant, and either is OK when there was nothing to change, so that a retry is
+ * harmless. Pins survive a restart of the node. larder_stat.pins shows them.
+ */
+
 /* One key of a batch. Everything it points to is the library's until the item is done. */
 struct larder_item {
 	const void *key;
@@ -219,7 +228,7 @@ struct larder_item {
 };
 
 struct larder_batch {
-	/* LARDER_OP_PUT, GET, EXISTS, LEASE, RELEASE, STAT, DELETE */
+	/* LARDER_OP_PUT, GET, EXISTS, LEASE, RELEASE, PIN, UNPIN, STAT, DELETE */
 	uint8_t opcode;
 	uint32_t ns;
 	uint32_t flags;			/* enum larder_op_flags; NO_CHECKS on GET = checks off */

@@ -65,12 +65,12 @@ enum larder_op_flags {
 	LARDER_F_VERIFY = 1u << 2,
 	/* STAT, GET, DELETE: the key is the 16-byte XXH3-128(key) */
 	LARDER_F_BY_HASH = 1u << 3,
-	LARDER_F_FORCE = 1u << 4,	/* DELETE, NS_FLUSH: over leases and pins */
+	LARDER_F_FORCE = 1u << 4,	/* DELETE, NS_FLUSH: over leases and hard pins */
 	LARDER_F_WHOLE = 1u << 5,	/* GET: the whole object or TOO_SMALL */
 	/* EXISTS: lease what is found, lease_id and lease_ms given */
 	LARDER_F_LEASE = 1u << 6,
 	LARDER_F_FILL = 1u << 7,	/* EXISTS, GET: a fill lease on the batch's first miss */
-	LARDER_F_HARD = 1u << 8,	/* PIN: hard */
+	LARDER_F_HARD = 1u << 8,	/* PIN, UNPIN: the hard pin, not the soft one */
 	LARDER_F_NO_CHECKS = 1u << 9,	/* GET: reader does not want checks */
 	LARDER_F_NO_TOUCH = 1u << 10,	/* set by the node for viewers: policy is not told */
 	/* PUT: checks were computed by a codec, not the client */
@@ -96,7 +96,7 @@ struct larder_stat {
 	uint32_t hits;
 	uint32_t age_ms;	/* since commit; saturates */
 	uint32_t lease_ms;	/* left of the longest lease, 0 = none */
-	uint32_t pins;		/* soft in the low half, hard in the high half */
+	uint32_t pins;		/* soft in the low half, hard in the high half: 0 or 1 each */
 	uint32_t runs;
 	uint32_t flags;		/* LARDER_F_CHECKED_BY_NODE */
 	uint32_t tier;		/* 0 = memory */
@@ -147,7 +147,7 @@ struct larder_op {
 	uint32_t leading_run;		/* EXISTS: keys found before the first absent one */
 	uint64_t count;			/* NS_FLUSH: objects; DELETE: deleted */
 	uint64_t bytes;			/* NS_FLUSH: bytes */
-	/* NS_FLUSH: objects left because they are leased or pinned */
+	/* NS_FLUSH: objects left because they are leased or pinned hard */
 	uint64_t kept;
 	struct engine_object *object;	/* GET: referenced; PUT: being filled. See engine.h */
 	bool present;			/* PUT_BEGIN: key is there, parts are to be discarded */

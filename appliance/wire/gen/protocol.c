@@ -95,11 +95,12 @@ static const struct flag flags[] = {
 	  "the node checks its own memory first and takes a bad object out of service" },
 	{ "BY_HASH", LARDER_F_BY_HASH, "GET, STAT, DELETE",
 	  "the key is the 16 bytes of XXH3-128(key), big-endian; BAD_REQUEST when ambiguous" },
-	{ "FORCE", LARDER_F_FORCE, "DELETE, NS_FLUSH, NS_RETIRE", "over leases and pins" },
+	{ "FORCE", LARDER_F_FORCE, "DELETE, NS_FLUSH, NS_RETIRE", "over leases and hard pins" },
 	{ "WHOLE", LARDER_F_WHOLE, "GET", "the whole value or TOO_SMALL" },
 	{ "LEASE", LARDER_F_LEASE, "EXISTS", "lease what is found, by `lease_id` and `lease_ms`" },
 	{ "FILL", LARDER_F_FILL, "EXISTS, GET", "ask for a fill lease on the batch's first miss" },
-	{ "HARD", LARDER_F_HARD, "PIN", "never evict, instead of: evict last" },
+	{ "HARD", LARDER_F_HARD, "PIN, UNPIN",
+	  "the hard pin, never evicted, instead of the soft one, evicted last" },
 	{ "NO_CHECKS", LARDER_F_NO_CHECKS, "GET", "the reader does not want checks" },
 };
 

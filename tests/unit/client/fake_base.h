@@ -132,7 +132,7 @@ struct fake {
 	uint32_t count[LARDER_OP_MAX];
 	uint64_t cancelled;		/* request id of the last CANCEL */
 	uint32_t handshakes;
-	uint32_t last_flags;		/* of the last GET, PUT */
+	uint32_t last_flags;		/* of the last GET, or list of keys */
 	uint64_t last_batch;
 	uint32_t last_index[64];
 	uint32_t n_index;

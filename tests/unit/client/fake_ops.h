@@ -301,6 +301,7 @@ static inline void fake_keys(struct fake *f, struct fake_conn *c, const struct w
 	struct wire_stats_done sdone = { 0 };
 
 	assert_true(n >= 0);
+	f->last_flags = r->u.keys.c.flags;
 	done.n_keys = sdone.n_keys = (uint32_t)n;
 	memset(st, 0, sizeof(st));
 	for (int i = 0; i < n; i++) {

@@ -217,6 +217,31 @@ static void release__without_keys(void **state)
 	rig_close(&r);
 }
 
+static void pin__flags_and_a_status_per_key(void **state)
+{
+	struct rig r;
+	struct larder_item items[2] = { { .key = "a", .key_len = 1 },
+					{ .key = "b", .key_len = 1 } };
+	struct larder_batch b = { .opcode = LARDER_OP_PIN, .flags = LARDER_F_HARD, .items = items,
+				  .n_items = 2 };
+
+	rig_open(&r, "calls");
+	(void)fake_put(&r.fake, "b", "v", 1);
+	b.ns = r.ns;
+	assert_int_equal(larder_run(r.c, &b), LARDER_NOT_FOUND);
+	assert_int_equal(items[0].status, LARDER_NOT_FOUND);
+	assert_int_equal(items[1].status, LARDER_OK);
+	assert_int_equal(r.fake.last_flags, LARDER_F_HARD);
+	b.opcode = LARDER_OP_UNPIN;
+	b.n_items = 0;
+	assert_int_equal(larder_run(r.c, &b), -EINVAL);
+	b.items = &items[1];
+	b.n_items = 1;
+	assert_int_equal(larder_run(r.c, &b), LARDER_OK);
+	assert_int_equal(r.fake.count[LARDER_OP_UNPIN], 1);
+	rig_close(&r);
+}
+
 static void count_done(void *user, struct larder_batch *b, uint32_t index)
 {
 	assert_int_not_equal(b->items[index].status, -1);
@@ -258,6 +283,7 @@ int main(void)
 		cmocka_unit_test(batch__values_go_from_last_to_first),
 		cmocka_unit_test(exists__many_keys_and_leading_run),
 		cmocka_unit_test(release__without_keys),
+		cmocka_unit_test(pin__flags_and_a_status_per_key),
 		cmocka_unit_test(submit__comes_back_once),
 	};
 

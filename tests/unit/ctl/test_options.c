@@ -217,8 +217,8 @@ static void ctl_main__faults_are_usage_and_one_line(void **state)
 static void ctl_main__help_and_version(void **state)
 {
 	static const char *const commands[] = {
-		"put", "get", "exists", "stat", "ls", "rm", "ns", "ping", "stats", "top", "drain",
-		"undrain", "reload", "replay", "trace-gen", "bench", "help",
+		"put", "get", "exists", "stat", "ls", "rm", "pin", "unpin", "ns", "ping", "stats",
+		"top", "drain", "undrain", "reload", "replay", "trace-gen", "bench", "help",
 	};
 	char all[8192], text[8192], words[64];
 
@@ -261,8 +261,8 @@ static char *slurp(const char *path)
 static void help__manual_and_completion_know_every_option(void **state)
 {
 	static const char *const commands[] = {
-		"", "put", "get", "ls", "rm", "ns", "ping", "top", "drain", "replay", "trace-gen",
-		"bench",
+		"", "put", "get", "ls", "rm", "pin", "ns", "ping", "top", "drain", "replay",
+		"trace-gen", "bench",
 	};
 	char *man = slurp("packaging/man/larderctl.1");
 	char *completion = slurp("packaging/completions/larderctl");

@@ -317,6 +317,7 @@ FIXTURE_UNUSED static void fixture_close(struct fixture *f)
 		assert_int_equal(f->ledger->gauges[i].value_bytes, 0);
 		assert_int_equal(f->ledger->gauges[i].objects, 0);
 		assert_int_equal(f->ledger->gauges[i].leased_bytes, 0);
+		assert_int_equal(f->ledger->gauges[i].pinned_bytes, 0);
 	}
 	f->engine = engine_close(f->engine);
 	f->ledger = ledger_close(f->ledger);

@@ -179,17 +179,16 @@ static void reference__keeps_from_eviction_until_it_ends(void **state)
 static void filling_and_pinned__keep_from_eviction(void **state)
 {
 	struct fixture f = {};
-	struct request q;
+	struct request q, hard;
 
 	fixture_open(&f, 4);
 	request_init(&q, &f, LARDER_OP_PUT, "filling");
 	request_value(&q, 1, 3 * FIXTURE_PAGE);
 	assert_int_equal(request_run(f.r, &q), LARDER_OK);
 	assert_int_equal(put(&f, "k", 2, 1), LARDER_OK);
-	/* one hard pin, as a record file may bring it along */
-	for (uint32_t slot = 0; slot < f.memory->info.records; slot++)
-		if (records_at(f.memory->records, slot)->state == RECORD_COMMITTED)
-			records_at(f.memory->records, slot)->pins = 1u << 16;
+	request_init(&hard, &f, LARDER_OP_PIN, "k");
+	hard.op.flags = LARDER_F_HARD;
+	assert_int_equal(request_run(f.r, &hard), LARDER_OK);
 	assert_int_equal(put(&f, "new", 2, 1), LARDER_NO_SPACE);
 	assert_int_equal(delete(&f, "k", 0), LARDER_BUSY);
 	engine_abort(f.r, &q.op);

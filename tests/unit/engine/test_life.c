@@ -193,7 +193,7 @@ static void put__refuses_what_makes_no_sense(void **state)
 	assert_int_equal(put_raw(&f, key, 1, 8 * FIXTURE_PAGE, 1), LARDER_OK);
 	assert_int_equal(put_raw(&f, key, LARDER_KEY_MAX, 1, 1), LARDER_OK);
 	assert_int_equal(put_raw(&f, key, LARDER_KEY_MAX - 1, 1, 1), LARDER_OK);
-	request_init(&q, &f, LARDER_OP_PIN, "x");
+	request_init(&q, &f, LARDER_OP_PING, "x");
 	assert_int_equal(request_run(f.r, &q), LARDER_UNSUPPORTED);
 	request_init(&q, &f, LARDER_OP_GET, "x");
 	q.op.deadline_ns = f.now_ns;

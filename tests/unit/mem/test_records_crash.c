@@ -24,7 +24,7 @@ enum {
 
 /* What the child has acknowledged so far. */
 enum acknowledged {
-	ACK_NOTHING, ACK_DIRECTORY, ACK_COMMIT, ACK_DELETE, ACK_FREED, ACK_REUSED,
+	ACK_NOTHING, ACK_DIRECTORY, ACK_COMMIT, ACK_PIN, ACK_DELETE, ACK_FREED, ACK_REUSED,
 	ACK_RETIRED, ACK_NEXT,
 };
 
@@ -135,6 +135,9 @@ static void child_sequences(struct stage *s)
 	*s->ack = ACK_DIRECTORY;
 	slot = fixture_put(&s->f, &s->first);
 	*s->ack = ACK_COMMIT;
+	/* a pin is one store, as the engine makes it */
+	__atomic_store_n(&records_at(s->f.records, slot)->pins, 1u << 16, __ATOMIC_RELEASE);
+	*s->ack = ACK_PIN;
 	records_set_state(s->f.records, slot, RECORD_DOOMED);
 	*s->ack = ACK_DELETE;
 	fixture_delete(&s->f, slot);
@@ -150,6 +153,7 @@ struct found {
 	struct stage *s;
 	uint32_t first, second;		/* slots, RECORD_NONE = absent */
 	uint32_t pages, records;	/* that the objects hold */
+	uint32_t pins;			/* of the first */
 };
 
 static void found_object(void *user, uint32_t slot)
@@ -162,6 +166,10 @@ static void found_object(void *user, uint32_t slot)
 	fixture_expect(&found->f, slot, first ? &found->s->first : &found->s->second);
 	assert_int_equal(first ? found->first : found->second, RECORD_NONE);
 	*(first ? &found->first : &found->second) = slot;
+	if (first)
+		found->pins = rec->pins;
+	else
+		assert_int_equal(rec->pins, 0);	/* none of the slot's earlier object */
 	found->pages += fixture_pages(rec->length);
 	found->records += records_needed(rec->key_len, rec->n_runs, rec->n_checks);
 }
@@ -222,7 +230,10 @@ static void look_sequences(struct stage *s)
 		if (s->was_there)	/* one step made it visible */
 			assert_int_not_equal(found.first, RECORD_NONE);
 		break;
-	case ACK_COMMIT:	/* until the delete's store, which comes before its reply */
+	case ACK_COMMIT:
+		assert_int_not_equal(found.first, RECORD_NONE);
+		break;
+	case ACK_PIN:		/* until the delete's store, which comes before its reply */
 		if (found.first == RECORD_NONE)
 			s->was_there = false;
 		if (!s->was_there)
@@ -231,6 +242,8 @@ static void look_sequences(struct stage *s)
 	default:
 		assert_int_equal(found.first, RECORD_NONE);
 	}
+	if (found.first != RECORD_NONE && ack == ACK_PIN)
+		assert_int_equal(found.pins, 1u << 16);
 	if (ack < ACK_FREED)
 		assert_int_equal(found.second, RECORD_NONE);
 	if (ack == ACK_REUSED)
@@ -238,7 +251,7 @@ static void look_sequences(struct stage *s)
 	fixture_detach(&found.f);
 }
 
-static void kill__after_each_store_of_commit_and_delete(void **state)
+static void kill__after_each_store_of_commit_pin_and_delete(void **state)
 {
 	struct stage s;
 
@@ -386,7 +399,7 @@ static void kill__in_the_middle_of_a_rebuild(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kill__after_each_store_of_commit_and_delete),
+		cmocka_unit_test(kill__after_each_store_of_commit_pin_and_delete),
 		cmocka_unit_test(kill__after_the_commit_returned),
 		cmocka_unit_test(kill__after_each_store_of_a_retirement),
 		cmocka_unit_test(kill__in_the_middle_of_a_rebuild),

@@ -222,7 +222,14 @@ static void keys__exists_lease_delete_stat(void **state)
 	assert_int_equal(peer_keys(p, LARDER_OP_LEASE, ns, 0, 5, 1000, &keys[1], 1), LARDER_OK);
 	assert_int_equal(p->reply.u.keys_done.lease_ms, 1000);
 	assert_int_equal(rig_stats(r).leases, 1);
-	assert_int_equal(peer_keys(p, LARDER_OP_PIN, ns, 0, 0, 0, &keys[1], 1), LARDER_UNSUPPORTED);
+	assert_int_equal(peer_keys(p, LARDER_OP_PIN, ns, LARDER_F_HARD, 0, 0, &keys[1], 1),
+			 LARDER_OK);
+	assert_int_equal(peer_keys(p, LARDER_OP_RELEASE, ns, 0, 5, 0, NULL, 0), LARDER_OK);
+	assert_int_equal(peer_keys(p, LARDER_OP_DELETE, ns, 0, 0, 0, &keys[1], 1), LARDER_OK);
+	assert_int_equal(peer_key_status(p, 0).status, LARDER_BUSY);
+	assert_int_equal(peer_keys(p, LARDER_OP_UNPIN, ns, LARDER_F_HARD, 0, 0, &keys[1], 1),
+			 LARDER_OK);
+	assert_int_equal(peer_keys(p, LARDER_OP_PIN, ns, 0, 0, 0, &keys[2], 1), LARDER_NOT_FOUND);
 	peer_close(p);
 	rig_stop(r);
 }
