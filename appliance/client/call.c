@@ -55,6 +55,15 @@ uint64_t call_id(const struct call *call)
 	return (uint64_t)call->generation << 16 | call->index;
 }
 
+uint32_t call_flags(const struct call *call)
+{
+	uint32_t flags = call->job->batch->flags;
+
+	if (call->job->split && !call->fill)
+		flags &= ~(uint32_t)(LARDER_F_FILL | LARDER_F_WAIT);
+	return flags;
+}
+
 struct wire_common call_common(const struct call *call, uint32_t ns, uint32_t flags)
 {
 	const struct job *job = call->job;

@@ -86,6 +86,9 @@ struct job {
 	uint64_t batch_id;
 	uint32_t issued;	/* items handed to calls */
 	uint32_t left;		/* items without a status */
+	bool split;		/* FILL over several messages: see job.c */
+	bool filling;		/* all are answered: the missing ones are asked one by one */
+	uint32_t held;		/* of left: answered as missing, and not told yet */
 
 	/* JOB_ONE; -errno from encode ends it as BAD_REQUEST, positive with that status */
 	uint32_t ns;
@@ -133,6 +136,7 @@ struct call {
 	bool no_direct;		/* goes through the bounce */
 	bool checks_valid;	/* PUT: call->checks are those of the value */
 	bool verify;		/* GET: the repeat that asks the node to look itself */
+	bool fill;		/* of a split job: the one that asks for the fill lease */
 	bool sized;		/* GET: room below is the value's size as the node told it */
 	uint32_t first;		/* batch: item, or first of n_items */
 	uint32_t n_items;
@@ -323,6 +327,8 @@ void call_conn_spent(struct call *call);
 /* A one-sided connection that we end ourselves: no byte of the caller's memory may be written after
  * this. False: the node is inside and the memory could not be replaced; try again. */
 bool call_seal(struct call *call);
+/* The batch's flags, as far as they are this message's. */
+uint32_t call_flags(const struct call *call);
 struct wire_common call_common(const struct call *call, uint32_t ns, uint32_t flags);
 uint64_t call_id(const struct call *call);
 static inline bool call_is_batch(const struct call *call)

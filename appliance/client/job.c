@@ -6,6 +6,12 @@
  * not stand before somebody's look-up. Within a batch GET and PUT go from the last key to the first
  * (the node then evicts a prefix's end before its beginning); look-ups go forward, many keys to a
  * message.
+ *
+ * FILL is about the batch's first missing key, and a node sees only its message. So a batch that
+ * takes several is asked without FILL and WAIT first; items that are missing are held back. When
+ * all are answered, the first of those is asked again, alone and with both. If it is there by now,
+ * it is the next one's turn; any other answer (FILL, or missing still) ends it, and the rest are
+ * missing.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -152,7 +158,20 @@ void job_finish(struct job *job, int status)
 	job->finished(job);
 }
 
-void job_item_done(struct job *job, uint32_t index, int status)
+static void job_end_held(struct job *job, int status);
+
+static void job_start_filling(struct job *job)
+{
+	if (job->ending) {
+		job_end_held(job, LARDER_NOT_FOUND);
+		return;
+	}
+	job->filling = true;
+	list_push_tail(&job->core->ready, &job->ready);
+}
+
+/* The item has its status for good. May finish the job. */
+static void job_item_over(struct job *job, uint32_t index, int status)
 {
 	struct larder_batch *b = job->batch;
 
@@ -166,6 +185,52 @@ void job_item_done(struct job *job, uint32_t index, int status)
 	}
 	if (--job->left == 0)
 		job_finish(job, job->status);
+	else if (job->held == job->left && !job->filling)
+		job_start_filling(job);
+}
+
+static uint32_t job_next_held(const struct job *job)
+{
+	uint32_t i = 0;
+
+	while (job->batch->items[i].status != -1)
+		i++;
+	return i;
+}
+
+/* The last one finishes the job. */
+static void job_end_held(struct job *job, int status)
+{
+	uint32_t n = job->held;
+
+	job->filling = true;
+	while (n--) {
+		job->held--;
+		job_item_over(job, job_next_held(job), status);
+	}
+}
+
+void job_item_done(struct job *job, uint32_t index, int status)
+{
+	bool filling = job->filling;
+	uint32_t held;
+
+	if (job->split && !filling && !job->ending && status == LARDER_NOT_FOUND) {
+		job->held++;
+		if (job->held == job->left)
+			job_start_filling(job);
+		return;
+	}
+	if (filling)
+		job->held--;
+	held = job->held;
+	job_item_over(job, index, status);	/* with none held, that may have been the end */
+	if (!filling || !held)
+		return;
+	if (job_ok(status) && !job->ending)
+		list_push_tail(&job->core->ready, &job->ready);
+	else
+		job_end_held(job, LARDER_NOT_FOUND);
 }
 
 /* Items that no call has taken yet. */
@@ -241,6 +306,8 @@ void job_end(struct job *job, int status)
 		return;
 	if (job->kind == JOB_ONE)
 		job_finish(job, status);
+	else if (job->filling)
+		job_end_held(job, status);
 	else
 		job_end_rest(job, status);
 }
@@ -262,13 +329,33 @@ static struct job *core_next_job(struct core *core)
 	return NULL;
 }
 
+/* Does it ask for a fill lease, by more than one message? */
+static bool job_is_split(struct job *job)
+{
+	const struct larder_batch *b = job->batch;
+
+	if (!(b->flags & LARDER_F_FILL))
+		return false;
+	if (b->opcode == LARDER_OP_GET)
+		return b->n_items > 1;
+	return b->opcode == LARDER_OP_EXISTS &&
+	       keys_fit(job, 0, job->core->conn->max_message) < b->n_items;
+}
+
 static void core_issue_one(struct core *core, struct job *job)
 {
 	struct call *call = call_new(core, job, job->opcode);
 
 	list_remove(&job->ready);
-	if (job->kind == JOB_BATCH) {
+	if (job->filling) {
+		call->n_items = 1;
+		call->first = job_next_held(job);
+		call->fill = true;
+	} else if (job->kind == JOB_BATCH) {
 		uint32_t n_items = job->batch->n_items;
+
+		if (job->issued == 0)
+			job->split = job_is_split(job);
 
 		call->n_items = 1;
 		call->first = job->issued;

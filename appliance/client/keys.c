@@ -46,7 +46,7 @@ int keys_encode(struct call *call, struct wire_writer *w)
 	if (name->refusal)
 		return name->refusal;
 	keys = (struct wire_keys){
-		.c = call_common(call, name->remote, b->flags),
+		.c = call_common(call, name->remote, call_flags(call)),
 		.lease_id = b->lease_id,
 		.lease_ms = b->lease_ms,
 		.n_keys = call->n_items,

@@ -373,10 +373,9 @@ static int value_get_segs(struct call *call, struct wire_seg *segs, uint32_t *n)
 
 int value_get_encode(struct call *call, struct wire_writer *w)
 {
-	const struct larder_batch *b = call->job->batch;
 	const struct larder_item *item = call_item(call);
 	struct wire_seg segs[WIRE_SEGS_MAX];
-	uint32_t n_segs = 0, flags = b->flags;
+	uint32_t n_segs = 0, flags = call_flags(call);
 	struct wire_get get;
 	int status, r;
 	struct name *name = value_name(call, &status);

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/fill.h"
 
 #define ENGINE_HUGE (2u << 20)
 #define ENGINE_BEAT_NS (10 * NSEC_PER_MSEC)
@@ -168,6 +169,8 @@ static int engine_init(struct engine *e, const struct engine_config *c, uint64_t
 	if (rc == 0)
 		rc = engine_leases_init(e);
 	if (rc == 0)
+		rc = engine_fills_init(e);
+	if (rc == 0)
 		rc = engine_history_init(e);
 	if (rc == 0)
 		rc = engine_init_ghost(e);
@@ -249,6 +252,7 @@ struct engine *engine_close(struct engine *e)
 		engine_unclaim(e);
 	engine_directory_done(e);
 	engine_leases_done(e);
+	engine_fills_done(e);
 	engine_history_done(e);
 	for (uint32_t i = 0; e->reactor && i < e->reactors; i++) {
 		heap_done(&e->reactor[i].deadlines);
@@ -371,6 +375,7 @@ void engine_housekeep(struct engine_reactor *r, uint64_t now)
 
 	engine_evict_ahead(r, now);
 	engine_lease_expire(e, now, ENGINE_LEASES_EXPIRED_PER_TURN);
+	engine_fill_expire(r, now, ENGINE_LEASES_EXPIRED_PER_TURN);
 	engine_expire_sweep(r, now);
 	engine_scrub_step(r, now);
 	if (now - r->beat_ns >= ENGINE_BEAT_NS) {
@@ -404,6 +409,7 @@ void engine_get_counts(struct engine *e, struct engine_counts *ret)
 		.references = (uint64_t)sum.references,
 		.parked = (uint64_t)sum.parked,
 		.leases = engine_lease_count(e),
+		.fills = engine_fill_count(e),
 		.free_pages = arena_free_pages(e->arena),
 		.free_records = records_slots_free(e->records),
 		.evictions = sum.evictions,

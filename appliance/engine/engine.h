@@ -18,6 +18,14 @@
  * A GET takes a reference: op->object stays readable, whatever is evicted or deleted, until
  * engine_unref. WAIT: a FILLING key parks the op until commit, abort or deadline.
  *
+ * FILL (EXISTS, GET): the first missing key, if nobody writes it and nobody was promised it, is the
+ * op's to fill: status FILL, and a fill lease of (tenant, key, op->lease_id, op->holder), which
+ * op->lease_ms bounds (0: ten seconds). Others find that key FILLING. Any PUT of it by the tenant
+ * takes the fill lease over, with who waits; RELEASE, DELETE, a flush, its deadline or
+ * engine_fills_release(op->holder) end it. The same lease_id again (not 0) is the same fill lease.
+ * With WAIT the op waits for its first missing key while another holds it, and when that comes to
+ * nothing is perhaps the next to be told FILL; for later keys it does not wait.
+ *
  * A PUT may also be parked because room for it takes more than one turn to find; its object is
  * FILLING for others from the start. EXISTS and LEASE set op->lease_ms to what was granted. LIST
  * takes a prefix as its one key. A flush, and a RELEASE without keys, are parked when there is much
@@ -240,7 +248,7 @@ bool engine_why(struct engine *e, uint32_t tenant, uint32_t ns, const void *key,
 
 /* For tests and the model: everything that must return to where it was. */
 struct engine_counts {
-	uint64_t objects, filling, doomed, references, leases, parked;
+	uint64_t objects, filling, doomed, references, leases, fills, parked;
 	uint64_t free_pages, free_records;
 	uint64_t evictions, evicted_bytes;
 	uint64_t scrubbed_bytes, scrub_passes;	/* passes: that every reactor has made */

@@ -2,13 +2,14 @@
 /*
  * DELETE and NS_FLUSH. An object that is being read becomes invisible at once; its pages come free
  * with the last reference. What is leased or pinned hard stays (BUSY, or counted as kept) unless
- * forced; a soft pin is about eviction only.
+ * forced; a soft pin is about eviction only. A key that was promised to somebody is so no more.
  *
  * A flush walks the record slots, a bounded number of them per turn, and is continued by
  * engine_poll: op->cursor is the slot to go on from. It deletes what was there when it began; what
  * is put behind its back may stay.
  */
 #include "engine/engine_internal.h"
+#include "engine/fill.h"
 
 /* Lock held. */
 static bool delete_allowed(struct engine *e, const struct larder_op *op, uint32_t slot,
@@ -24,14 +25,18 @@ static int delete_one(struct engine_reactor *r, const struct larder_op *op, uint
 	struct engine *e = r->engine;
 	struct engine_key k;
 	struct engine_found f;
-	bool free = false;
+	uint32_t waiters = 0;
+	bool free = false, promised = false;
 	int status = engine_key_init(e, &k, ns, &op->keys[i], op->flags & LARDER_F_BY_HASH);
 
 	if (status != LARDER_OK)
 		return status;
 	engine_lock(e, k.shard);
 	f = engine_find(r, &k, now);
-	if (f.slot == RECORD_NONE || engine_is_filling(&e->objects[f.slot]))
+	promised = f.slot != RECORD_NONE && engine_state(&e->objects[f.slot]) == OBJECT_PROMISED;
+	if (promised)
+		waiters = engine_fill_break(e, f.slot);
+	if (f.slot == RECORD_NONE || promised || engine_is_filling(&e->objects[f.slot]))
 		status = f.ambiguous ? LARDER_BAD_REQUEST : LARDER_NOT_FOUND;
 	else if (!delete_allowed(e, op, f.slot, now))
 		status = LARDER_BUSY;
@@ -39,6 +44,8 @@ static int delete_one(struct engine_reactor *r, const struct larder_op *op, uint
 		free = engine_doom(r, f.slot, END_DELETED);
 	engine_unlock(e, k.shard);
 	engine_found_done(r, &f);
+	if (promised)
+		engine_fill_broken(r, f.slot, waiters);
 	if (free)
 		engine_object_free(r, f.slot);
 	return status;
@@ -96,6 +103,8 @@ int engine_flush(struct engine_reactor *r, struct larder_op *op, uint64_t now)
 		op->status = LARDER_NOT_FOUND;
 		return ENGINE_DONE;
 	}
+	if (op->cursor == 0)
+		engine_fill_flush(r, op->ns);
 	for (; op->cursor < end; op->cursor++)
 		flush_slot(r, op, (uint32_t)op->cursor, now);
 	if (op->cursor < e->capacity)

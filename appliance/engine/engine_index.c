@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "engine/engine_internal.h"
+#include "engine/fill.h"
 
 #define INDEX_PEEK_MAX 4u	/* links followed without the lock */
 
@@ -107,6 +108,8 @@ static bool index_is(struct engine *e, uint32_t slot, const struct engine_key *k
 {
 	const struct engine_object *o = &e->objects[slot];
 
+	if (engine_state(o) == OBJECT_PROMISED)
+		return engine_fill_has_key(e, slot, k);
 	if (engine_state(o) == OBJECT_RESERVING) {
 		const struct larder_op *op = (const struct larder_op *)(uintptr_t)o->last;
 

@@ -7,13 +7,15 @@
  * state, changed under the lock of its shard:
  *
  *	FREE -> RESERVING	in the index: the first writer is known before memory is found
+ *	FREE -> PROMISED	in the index, nobody writes yet: one client has its fill lease
+ *	PROMISED -> RESERVING	a writer has come (-> FREE: none came)
  *	RESERVING -> FILLING	pages and record are there, the owner moves the bytes in
  *	FILLING -> COMMITTED	visible; the only state that has references and a policy list
  *	COMMITTED -> DOOMED	out of the index: deleted, evicted, expired (or QUARANTINED)
  *	any -> FREE		pages and slots given back, by whoever drops the last reference
  *
- * Locks: a shard's lock, and below it the leaf locks of arena, records and leases. Never two
- * shards at once, and no call upward (clock, wake, list) under any of them.
+ * Locks: a shard's lock, and below it the leaf locks of arena, records, leases and fill leases.
+ * Never two shards at once, and no call upward (clock, wake, list) under any of them.
  *
  * Counters of a reactor have one writer, its thread; readers add them up.
  */
@@ -32,6 +34,7 @@
 #define ENGINE_SHARDS_MAX 1024u
 #define ENGINE_REACTORS_MAX 64u
 #define ENGINE_WAITERS 4096u		/* parked ops per reactor; more are told BUSY */
+#define ENGINE_WAITERS_TENANT (ENGINE_WAITERS / 4)	/* of these, of one tenant */
 #define ENGINE_SLOTS_PER_TURN 4096u	/* that LIST or FLUSH visit before they yield */
 #define ENGINE_LEASES_PER_TURN 1024u	/* that RELEASE drops before it yields */
 #define ENGINE_SCRUB_RING 512u		/* new objects that the scrubber looks at first */
@@ -160,6 +163,7 @@ struct engine_reactor {
 
 	/* parked ops: engine_wait.c */
 	uint32_t free_waiter;		/* id + 1 */
+	uint16_t parked_of[RECORDS_TENANTS_MAX];
 	struct heap deadlines;		/* by number of the waiter within the reactor */
 	struct larder_op *work, **work_tail;	/* to be continued */
 	struct larder_op *done, **done_tail;	/* to be returned */
@@ -175,6 +179,7 @@ struct engine_reactor {
 } __attribute__((aligned(CACHE_LINE)));
 
 struct engine_leases;
+struct engine_fills;
 struct engine_history;
 
 struct engine {
@@ -203,6 +208,7 @@ struct engine {
 	struct engine_reactor *reactor;	/* [reactors] */
 	struct engine_waiter *waiters;	/* [reactors * ENGINE_WAITERS] */
 	struct engine_leases *leases;
+	struct engine_fills *fills;
 	struct engine_history *history;	/* [reactors] */
 	struct engine_tenant tenants[RECORDS_TENANTS_MAX];
 	uint32_t n_tenants;		/* atomic: one past the highest in use */
@@ -225,7 +231,8 @@ struct engine_key {
 };
 
 struct engine_found {
-	uint32_t slot;		/* COMMITTED and alive, FILLING or RESERVING; else RECORD_NONE */
+	/* COMMITTED and alive, FILLING, RESERVING or PROMISED; else RECORD_NONE */
+	uint32_t slot;
 	uint32_t gone;		/* met and found expired: engine_found_done frees it */
 	bool ambiguous;		/* by hash: two keys have it */
 };
@@ -280,7 +287,7 @@ static inline bool engine_is_filling(const struct engine_object *o)
 {
 	uint8_t state = engine_state(o);
 
-	return state == RECORD_FILLING || state == OBJECT_RESERVING;
+	return state == RECORD_FILLING || state == OBJECT_RESERVING || state == OBJECT_PROMISED;
 }
 
 /* The policy's lists of a tenant in a shard; the tenant is one that was added. */
@@ -390,6 +397,10 @@ bool engine_lock_object(struct engine *e, uint32_t slot, uint32_t tenant, uint32
 void engine_ref(struct engine_reactor *r, uint32_t slot, uint32_t n);		/* lock held */
 /* Lock held; engine_balance after it. */
 void engine_touch(struct engine_reactor *r, uint32_t slot, uint64_t now);
+/* Makes @slot, just taken, the place of a key: RESERVING or PROMISED, with what that needs in
+ * @last. Lock held. */
+void engine_enter(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t hash, uint8_t state,
+		  uint64_t last);
 bool engine_is_expired(struct engine *e, uint32_t slot, uint64_t now);		/* lock held */
 /* Lock held. True: no reference was left, engine_object_free it after the lock. */
 bool engine_doom(struct engine_reactor *r, uint32_t slot, enum engine_end why);
@@ -424,8 +435,8 @@ void engine_put_fail(struct engine_reactor *r, uint32_t slot);
 void engine_put_told(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
 		     enum engine_outcome outcome);
 int engine_get(struct engine_reactor *r, struct larder_op *op, uint64_t now);
-void engine_get_told(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
-		     enum engine_outcome outcome, uint64_t now);
+int engine_get_told(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
+		    enum engine_outcome outcome, uint64_t now);
 int engine_op_stat(struct engine_reactor *r, struct larder_op *op, uint64_t now);
 /* EXISTS and LEASE, from key op->count on. */
 int engine_exists(struct engine_reactor *r, struct larder_op *op, uint64_t now, bool wait);

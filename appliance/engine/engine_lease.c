@@ -24,6 +24,7 @@
 
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/fill.h"
 
 #define LEASES_PER_OBJECT 4096u		/* bounds the look for the longest that is left */
 #define LEASES_EXPIRE_MAX 1024u		/* looked for room in a full table or budget */
@@ -461,6 +462,7 @@ void engine_forgive(struct engine *e, uint64_t gap_ns)
 			lease_word_set(e, slot, at->at);
 	}
 	leases_unlock(l);
+	engine_fill_forgive(e, gap_ns);
 }
 
 /* --- open and close ----------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ static void directory_clear_gauges(struct ledger *l)
 		struct larder_gauges *g = &l->gauges[i];
 		uint64_t *const ours[] = { &g->resident_bytes, &g->value_bytes, &g->objects,
 					   &g->leased_bytes, &g->leases, &g->namespaces,
-					   &g->pinned_bytes };
+					   &g->pinned_bytes, &g->fills, &g->waiting };
 
 		for (size_t n = 0; n < ARRAY_SIZE(ours); n++)
 			__atomic_store_n(ours[n], 0, __ATOMIC_RELAXED);

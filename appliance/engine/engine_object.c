@@ -68,6 +68,26 @@ bool engine_lock_object(struct engine *e, uint32_t slot, uint32_t tenant, uint32
 	return false;
 }
 
+void engine_enter(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t hash, uint8_t state,
+		  uint64_t last)
+{
+	struct engine_object *o = &e->objects[slot];
+
+	__atomic_store_n(&o->hash, hash, __ATOMIC_RELAXED);
+	__atomic_store_n(&o->tenant, (uint8_t)tenant, __ATOMIC_RELAXED);
+	__atomic_store_n(&o->refs, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&o->leases, 0, __ATOMIC_RELAXED);
+	engine_set_state(o, state);
+	o->at = 0;
+	o->last = last;
+	o->prev = o->next = RECORD_NONE;
+	o->size_pages = 0;
+	o->waiters = 0;
+	o->seg = OBJECT_SEG_NONE;
+	o->flags = 0;
+	engine_index_insert(e, slot);
+}
+
 void engine_ref(struct engine_reactor *r, uint32_t slot, uint32_t n)
 {
 	(void)__atomic_fetch_add(&r->engine->objects[slot].refs, n, __ATOMIC_RELAXED);

@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "engine/engine_internal.h"
+#include "engine/fill.h"
 
 #define PUT_TRIES 16u	/* times that others may take the room we made, per turn */
 
@@ -98,9 +99,10 @@ static int put_found(struct engine_reactor *r, struct larder_op *op, uint32_t sl
 	return put_done(op, LARDER_BUSY);
 }
 
-/* Takes a record slot for a writer that may come. Its status; RECORD_NONE with OK: none is free, or
- * (*@own) no more of the tenant's own. */
-static int put_take_slot(struct engine *e, const struct larder_op *op, uint32_t *slot, bool *own)
+/* Takes a record slot, or @promised, for a writer that may come. Its status; RECORD_NONE with OK:
+ * none is free, or (*@own) no more of the tenant's own. */
+static int put_take_slot(struct engine *e, const struct larder_op *op, uint32_t promised,
+			 uint32_t *slot, bool *own)
 {
 	int status = engine_writer_enter(e, op);
 
@@ -110,7 +112,7 @@ static int put_take_slot(struct engine *e, const struct larder_op *op, uint32_t 
 		return status;
 	*own = !engine_objects_take(e, op->tenant);
 	if (!*own) {
-		*slot = records_slot_take(e->records);
+		*slot = promised != RECORD_NONE ? promised : records_slot_take(e->records);
 		if (*slot == RECORD_NONE)
 			engine_objects_add(e, op->tenant, -1);
 	}
@@ -119,24 +121,38 @@ static int put_take_slot(struct engine *e, const struct larder_op *op, uint32_t 
 	return LARDER_OK;
 }
 
-/* Makes @slot, just taken, the place of this key. Lock held. */
-static void put_enter(struct engine *e, const struct larder_op *op, uint64_t hash, uint32_t slot)
+/* The writer has its place: a new one, or that of the promise with all who wait. Lock held. */
+static void put_enter(struct engine *e, const struct larder_op *op, uint64_t hash, uint32_t slot,
+		      bool promised)
 {
-	struct engine_object *o = &e->objects[slot];
+	if (!promised) {
+		engine_enter(e, slot, op->tenant, hash, OBJECT_RESERVING, (uintptr_t)op);
+		return;
+	}
+	engine_fill_end(e, slot);
+	e->objects[slot].last = (uintptr_t)op;
+	engine_set_state(&e->objects[slot], OBJECT_RESERVING);
+}
 
-	__atomic_store_n(&o->hash, hash, __ATOMIC_RELAXED);
-	__atomic_store_n(&o->tenant, (uint8_t)op->tenant, __ATOMIC_RELAXED);
-	__atomic_store_n(&o->refs, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&o->leases, 0, __ATOMIC_RELAXED);
-	engine_set_state(o, OBJECT_RESERVING);
-	o->at = 0;
-	o->last = (uintptr_t)op;
-	o->prev = o->next = RECORD_NONE;
-	o->size_pages = 0;
-	o->waiters = 0;
-	o->seg = OBJECT_SEG_NONE;
-	o->flags = 0;
-	engine_index_insert(e, slot);
+/* Refused before it had a place: whoever waits because the key is promised is told. */
+static int put_refuse_key(struct engine_reactor *r, struct larder_op *op,
+			  const struct engine_key *k, int status, uint64_t now)
+{
+	struct engine *e = r->engine;
+	struct engine_found f;
+	uint32_t waiters = 0;
+	bool promised;
+
+	engine_lock(e, k->shard);
+	f = engine_find(r, k, now);
+	promised = f.slot != RECORD_NONE && engine_state(&e->objects[f.slot]) == OBJECT_PROMISED;
+	if (promised)
+		waiters = engine_fill_break(e, f.slot);
+	engine_unlock(e, k->shard);
+	engine_found_done(r, &f);
+	if (promised)
+		engine_fill_broken(r, f.slot, waiters);
+	return put_refuse(r, op, status, now);
 }
 
 /*
@@ -177,6 +193,14 @@ static enum engine_room put_own_room(struct engine_reactor *r, struct larder_op 
 	return room;
 }
 
+/* What is not there, or is promised, is admitted or not. What somebody waits for will be read. */
+static bool put_is_admitted(struct engine_reactor *r, const struct larder_op *op,
+			    const struct engine_key *k, uint32_t promised)
+{
+	return (promised != RECORD_NONE && r->engine->objects[promised].waiters) ||
+	       engine_admits(r, op, k);
+}
+
 /* Takes a place in the index for the key. */
 static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *slot,
 		     struct engine_scan *scan, uint64_t now)
@@ -195,16 +219,17 @@ static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *s
 
 		engine_lock(e, k.shard);
 		f = engine_find(r, &k, now);
-		if (f.slot != RECORD_NONE)
+		if (f.slot != RECORD_NONE &&
+		    engine_state(&e->objects[f.slot]) != OBJECT_PROMISED)
 			return put_found(r, op, f.slot, now);
-		if (!engine_admits(r, op, &k)) {
+		if (!put_is_admitted(r, op, &k, f.slot)) {
 			engine_unlock(e, k.shard);
 			engine_found_done(r, &f);
-			return put_refuse(r, op, LARDER_QUOTA, now);
+			return put_refuse_key(r, op, &k, LARDER_QUOTA, now);
 		}
-		status = put_take_slot(e, op, slot, &own);
+		status = put_take_slot(e, op, f.slot, slot, &own);
 		if (*slot != RECORD_NONE)
-			put_enter(e, op, k.hash, *slot);
+			put_enter(e, op, k.hash, *slot, f.slot != RECORD_NONE);
 		engine_unlock(e, k.shard);
 		engine_found_done(r, &f);
 		if (status != LARDER_OK)
@@ -215,8 +240,8 @@ static int put_place(struct engine_reactor *r, struct larder_op *op, uint32_t *s
 		}
 		room = own ? put_own_room(r, op, 0, 1, scan, now) :
 			     engine_make_room(r, 0, 1, scan, now);
-		if (room == ROOM_NONE)
-			return put_refuse(r, op, own ? LARDER_QUOTA : LARDER_NO_SPACE, now);
+		if (room == ROOM_NONE && (own || !engine_fill_reclaim(r)))
+			return put_refuse_key(r, op, &k, own ? LARDER_QUOTA : LARDER_NO_SPACE, now);
 		if (room == ROOM_LATER)
 			break;
 	}
@@ -310,6 +335,9 @@ static int put_reserve(struct engine_reactor *r, struct larder_op *op, uint32_t 
 			room = engine_make_room(r, pages, more, scan, now);
 			status = LARDER_NO_SPACE;
 		}
+		if (room == ROOM_NONE && status == LARDER_NO_SPACE &&
+		    records_slots_free(e->records) < more && engine_fill_reclaim(r))
+			continue;
 		if (room == ROOM_NONE) {
 			engine_put_fail(r, slot);
 			return put_refuse(r, op, status, now);

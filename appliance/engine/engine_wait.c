@@ -5,10 +5,10 @@
  * A parked op holds a waiter out of a table made at open; each reactor has its own part of it, so
  * only the home reactor takes and gives waiters. An op is parked for one of two reasons:
  *
- *	KEY	another writer fills its key. The waiter hangs on that object, under the shard's
- *		lock. Whoever ends the filling detaches all of them under the lock, writes down the
- *		outcome (a commit brings each a reference), and after the lock pushes them onto the
- *		stack of their home reactor, which finishes the op in its own thread.
+ *	KEY	another writer fills its key, or is to. The waiter hangs on that object, under the
+ *		shard's lock. Whoever ends the filling detaches all of them under the lock, writes
+ *		down the outcome (a commit brings each a reference), and after the lock pushes them
+ *		onto the stack of their home reactor, which finishes the op in its own thread.
  *	WORK	it has more to do than one turn may take. It stands in the home reactor's queue.
  *
  * `linked` decides races: who sees it true under the shard's lock and takes the waiter off owns the
@@ -19,6 +19,7 @@
 #include <errno.h>
 
 #include "engine/engine_internal.h"
+#include "engine/fill.h"
 
 int engine_wait_init(struct engine *e)
 {
@@ -70,6 +71,14 @@ static void wait_complete(struct engine_reactor *r, struct larder_op *op)
 
 /* --- parking ------------------------------------------------------------------------------ */
 
+static void wait_gauge(struct engine *e, const struct engine_waiter *w, int64_t sign)
+{
+	struct larder_gauges *g = engine_gauges(e, w->op->tenant);
+
+	if (g && w->kind == WAIT_KEY)
+		ledger_gauge_add(&g->waiting, (uint64_t)sign);
+}
+
 static struct engine_waiter *wait_take(struct engine_reactor *r, struct larder_op *op,
 				       enum engine_wait kind, uint32_t slot)
 {
@@ -77,14 +86,22 @@ static struct engine_waiter *wait_take(struct engine_reactor *r, struct larder_o
 	uint32_t id = r->free_waiter;
 	struct engine_waiter *w;
 
-	if (id == 0)
+	/* one tenant leaves places to the others */
+	if (id == 0 || r->parked_of[op->tenant] >= ENGINE_WAITERS_TENANT) {
+		struct larder_usage *u = engine_usage(r, engine_usage_slot(e, op));
+
+		if (u)
+			ledger_count(&u->waits_refused, 1);
 		return NULL;
+	}
 	w = &e->waiters[id - 1];
 	r->free_waiter = w->next;
 	*w = (struct engine_waiter){ .op = op, .kind = (uint8_t)kind, .slot = slot };
 	op->stage = id;
 	if (op->deadline_ns)
 		heap_set(&r->deadlines, (id - 1) % ENGINE_WAITERS, op->deadline_ns);
+	r->parked_of[op->tenant]++;
+	wait_gauge(e, w, 1);
 	engine_tally(&r->counters.parked, 1);
 	return w;
 }
@@ -95,6 +112,8 @@ static void wait_give(struct engine_reactor *r, struct engine_waiter *w)
 	uint32_t id = (uint32_t)(w - r->engine->waiters);
 
 	heap_remove(&r->deadlines, id % ENGINE_WAITERS);
+	r->parked_of[w->op->tenant]--;
+	wait_gauge(r->engine, w, -1);
 	w->op->stage = 0;
 	w->op = NULL;
 	w->kind = WAIT_FREE;
@@ -196,7 +215,8 @@ static void wait_finish(struct engine_reactor *r, struct engine_waiter *w, uint6
 		engine_put_told(r, op, slot, outcome);
 		break;
 	case LARDER_OP_GET:
-		engine_get_told(r, op, slot, outcome, now);
+		if (engine_get_told(r, op, slot, outcome, now) == ENGINE_LATER)
+			return;
 		break;
 	default:			/* EXISTS, LEASE: look again from that key on */
 		if (outcome == OUTCOME_COMMITTED)
@@ -293,6 +313,7 @@ uint64_t engine_next_deadline(struct engine_reactor *r)
 	if (r->done || r->work || __atomic_load_n(&r->ready, __ATOMIC_RELAXED))
 		return 0;
 	at = MIN(heap_first(&r->deadlines), engine_ahead_at(r));
+	at = MIN(at, engine_fill_next(r->engine));
 	return MIN(at, engine_scrub_at(r));
 }
 

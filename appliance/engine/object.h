@@ -13,6 +13,8 @@
 
 /* In the index, but without pages and a filled record yet: its key is still that of the op. */
 #define OBJECT_RESERVING 0x80u
+/* In the index, and somebody holds its fill lease: engine_fill.c. */
+#define OBJECT_PROMISED 0x81u
 #define OBJECT_GONE 0x80000000u
 #define OBJECT_SEG_NONE 0xffu
 #define OBJECT_TTL 0x1u		/* it may expire: only then is that part of its record looked at */
@@ -30,9 +32,10 @@ struct engine_object {
 	uint32_t leases;	/* its group of leases, index + 1; 0 = none. Leases' lock */
 	uint8_t tenant;
 	uint8_t flags;		/* OBJECT_TTL */
-	uint8_t state;		/* enum record_state, a copy; or OBJECT_RESERVING */
+	uint8_t state;		/* enum record_state, a copy; or OBJECT_* */
 	uint8_t seg;		/* policy list it is in; 0xff = none */
-	uint64_t last;		/* the policy's second clock; OBJECT_RESERVING: its op */
+	/* the policy's second clock; OBJECT_RESERVING: its op; OBJECT_PROMISED: its promise */
+	uint64_t last;
 	struct engine *engine;	/* for the accessors */
 };
 static_assert(sizeof(struct engine_object) == 64, "a cache line");

@@ -95,6 +95,7 @@ void node_dispatch(struct request *r)
 
 	r->op = (struct larder_op){ .opcode = r->opcode,
 				    .tenant = s->tenant ? s->tenant->id : 0,
+				    .holder = s->holder,
 				    .deadline_ns = dispatch_deadline(r, 0),
 				    .limit = LARDER_LIMIT_NONE };
 	r->key = (struct larder_op_key){ 0 };

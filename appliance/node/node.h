@@ -150,6 +150,7 @@ struct larder_node {
 	int port;
 
 	/* atomic */
+	uint64_t holders;		/* sessions so far: each is a holder of fill leases */
 	bool draining;
 	uint64_t connections;
 	uint64_t unauthenticated;

@@ -64,6 +64,7 @@ void node_session_up(struct reactor *r, struct transport_conn *c)
 	}
 	s->reactor = r;
 	s->conn = c;
+	s->holder = __atomic_add_fetch(&n->holders, 1, __ATOMIC_RELAXED);
 	c->user = s;
 	s->limits = &c->transport->ops->limits;
 	s->stream = !(transport_caps(c->transport) & TRANSPORT_MESSAGE);
@@ -170,6 +171,7 @@ static void session_down(struct session *s)
 		node_request_abandon(list_entry(it, struct request, link));
 	if (s->block)
 		node_puts_lost(s);
+	engine_fills_release(s->reactor->engine, s->holder);
 }
 
 void node_session_event(struct session *s, const struct transport_event *ev)
@@ -313,6 +315,8 @@ bool node_session_reap(struct session *s)
 
 	if (s->state != SESSION_GONE || s->n_active > 0 || s->n_puts > 0)
 		return false;
+	/* an operation may have got one while it was on its way home */
+	engine_fills_release(s->reactor->engine, s->holder);
 	if (s->block) {
 		node_regions_free(s);
 		node_quota_give(s->quota, LARDER_LIMIT_connections, 1);

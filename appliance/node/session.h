@@ -94,6 +94,7 @@ struct session {
 	struct quota *quota;		/* of the tenant, or of all viewers */
 	uint32_t tenant_removals;	/* when its secret was checked: see tenants.c */
 	uint32_t slot;			/* of the ledger */
+	uint64_t holder;		/* of fill leases: its number among all sessions */
 	uint32_t drr_index;
 
 	uint64_t heard_ns;		/* the peer's last sign of life */

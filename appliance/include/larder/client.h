@@ -212,6 +212,20 @@ int larder_list(struct larder_client *c, uint32_t ns, const void *prefix, size_t
  * harmless. Pins survive a restart of the node. larder_stat.pins shows them.
  */
 
+/*
+ * FILL, on EXISTS and GET, asks for the fill lease of the batch's first missing key: at most one
+ * item's status is LARDER_FILL, and its caller is to compute that key and what follows, and to put
+ * it. Others who ask meanwhile are told NOT_FOUND (EXISTS: presence FILLING) or, with WAIT, wait
+ * for their first missing key: until the holder has put it (then it is there), or has given up, or
+ * its time is over, or its connection (then the next of them is told FILL). No batch that holds one
+ * waits for another's. A fill lease lasts lease_ms (EXISTS; 0 and GET: ten seconds), at most the
+ * node's lease_max_ms, and no longer than the connection of this handle. Putting the key ends it,
+ * as RELEASE with its lease_id does. EXISTS again with the same lease_id, other than 0, on whatever
+ * handle, is the same fill lease; so use one of its own for each batch. Anyone may put the key
+ * nevertheless. WAIT without FILL waits in the same way and is told NOT_FOUND where nothing came.
+ * BUSY: too many wait already.
+ */
+
 /* One key of a batch. Everything it points to is the library's until the item is done. */
 struct larder_item {
 	const void *key;
@@ -234,7 +248,7 @@ struct larder_batch {
 	uint32_t flags;			/* enum larder_op_flags; NO_CHECKS on GET = checks off */
 	uint32_t deadline_ms;
 	uint32_t ttl_ms;		/* PUT */
-	uint64_t lease_id;		/* EXISTS with LEASE, LEASE, RELEASE */
+	uint64_t lease_id;		/* EXISTS with LEASE or FILL, LEASE, RELEASE */
 	uint32_t lease_ms;
 	struct larder_item *items;
 	uint32_t n_items;

@@ -78,9 +78,11 @@ struct larder_usage {
 	uint64_t refused[LARDER_LEDGER_LIMITS];
 	uint64_t fills;			/* fill leases given */
 	uint64_t fills_lapsed;		/* of them, those whose time ran out or whose owner left */
-	uint64_t reserved[32];
+	uint64_t fills_refused;		/* fill leases not given: the node or the tenant has many */
+	uint64_t waits_refused;		/* requests that would have waited, and were told BUSY */
+	uint64_t reserved[30];
 };
-static_assert(sizeof(struct larder_usage) == (64 + 32 + 8 + 22 + 32 + 2 + 32) * 8, "layout");
+static_assert(sizeof(struct larder_usage) == (64 + 32 + 8 + 22 + 32 + 4 + 30) * 8, "layout");
 
 struct larder_gauges {
 	uint64_t resident_bytes;	/* pages held */

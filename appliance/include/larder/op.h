@@ -60,7 +60,7 @@ enum larder_opcode {
 /* Flags of an operation (wire numbers too). */
 enum larder_op_flags {
 	LARDER_F_NOWAIT = 1u << 0,	/* PUT: BUSY at once where another writer is at work */
-	LARDER_F_WAIT = 1u << 1,	/* GET, EXISTS: wait for a FILLING key */
+	LARDER_F_WAIT = 1u << 1,	/* GET, EXISTS: wait for a FILLING or promised key */
 	/* GET: node verifies pages first, quarantines what is bad */
 	LARDER_F_VERIFY = 1u << 2,
 	/* STAT, GET, DELETE: the key is the 16-byte XXH3-128(key) */

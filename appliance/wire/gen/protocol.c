@@ -90,7 +90,8 @@ struct flag {
 static const struct flag flags[] = {
 	{ "NOWAIT", LARDER_F_NOWAIT, "PUT", "BUSY at once where another writer is at work" },
 	{ "WAIT", LARDER_F_WAIT, "GET, EXISTS",
-	  "wait for a key that is being written: until it is there, given up, or the deadline" },
+	  "wait for a key that is being written or that somebody else is to fill: until it is"
+	  " there, given up, or the deadline; with FILL only for the first missing key" },
 	{ "VERIFY", LARDER_F_VERIFY, "GET",
 	  "the node checks its own memory first and takes a bad object out of service" },
 	{ "BY_HASH", LARDER_F_BY_HASH, "GET, STAT, DELETE",
@@ -98,7 +99,8 @@ static const struct flag flags[] = {
 	{ "FORCE", LARDER_F_FORCE, "DELETE, NS_FLUSH, NS_RETIRE", "over leases and hard pins" },
 	{ "WHOLE", LARDER_F_WHOLE, "GET", "the whole value or TOO_SMALL" },
 	{ "LEASE", LARDER_F_LEASE, "EXISTS", "lease what is found, by `lease_id` and `lease_ms`" },
-	{ "FILL", LARDER_F_FILL, "EXISTS, GET", "ask for a fill lease on the batch's first miss" },
+	{ "FILL", LARDER_F_FILL, "EXISTS, GET",
+	  "take the fill lease of the message's first missing key, if nobody has it: status FILL" },
 	{ "HARD", LARDER_F_HARD, "PIN, UNPIN",
 	  "the hard pin, never evicted, instead of the soft one, evicted last" },
 	{ "NO_CHECKS", LARDER_F_NO_CHECKS, "GET", "the reader does not want checks" },

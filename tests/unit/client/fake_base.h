@@ -124,6 +124,7 @@ struct fake {
 	bool heal;			/* VERIFY answers NOT_FOUND and drops the object */
 	bool wrong_digest;
 	int busy;			/* PUTs that get BUSY first */
+	bool promised;			/* somebody else has every fill lease */
 	/* called first for each request after the handshake; true = it did all */
 	bool (*hook)(struct fake *f, struct fake_conn *c, const struct wire_request *r,
 		     const uint8_t *payload);
@@ -131,6 +132,7 @@ struct fake {
 	/* seen */
 	uint32_t count[LARDER_OP_MAX];
 	uint64_t cancelled;		/* request id of the last CANCEL */
+	uint32_t n_fill;		/* requests with FILL */
 	uint32_t handshakes;
 	uint32_t last_flags;		/* of the last GET, or list of keys */
 	uint64_t last_batch;

@@ -177,6 +177,7 @@ static inline void fake_get(struct fake *f, struct fake_conn *c, const struct wi
 	struct fake_object *o = fake_find(f, r->tail, r->tail_len);
 
 	f->last_flags = r->u.get.c.flags;
+	f->n_fill += !!(f->last_flags & LARDER_F_FILL);
 	if (!fake_stream(f) && !r->n_segs) {
 		fake_error(c, r, LARDER_BAD_REQUEST, 0, "no way for the bytes");
 		return;
@@ -189,7 +190,9 @@ static inline void fake_get(struct fake *f, struct fake_conn *c, const struct wi
 		}
 	}
 	if (!o) {
-		fake_error(c, r, LARDER_NOT_FOUND, 0, "no such object");
+		bool fills = f->last_flags & LARDER_F_FILL && !f->promised;
+
+		fake_error(c, r, fills ? LARDER_FILL : LARDER_NOT_FOUND, 0, "no such object");
 		return;
 	}
 	if ((r->u.get.c.flags & LARDER_F_WHOLE) && o->length > r->u.get.room) {
@@ -300,8 +303,12 @@ static inline void fake_keys(struct fake *f, struct fake_conn *c, const struct w
 	struct wire_keys_done done = { 0 };
 	struct wire_stats_done sdone = { 0 };
 
+	bool fills;
+
 	assert_true(n >= 0);
 	f->last_flags = r->u.keys.c.flags;
+	fills = f->last_flags & LARDER_F_FILL && !f->promised;
+	f->n_fill += !!(f->last_flags & LARDER_F_FILL);
 	done.n_keys = sdone.n_keys = (uint32_t)n;
 	memset(st, 0, sizeof(st));
 	for (int i = 0; i < n; i++) {
@@ -309,6 +316,9 @@ static inline void fake_keys(struct fake *f, struct fake_conn *c, const struct w
 
 		ks[i].status = (uint8_t)(o ? LARDER_OK : LARDER_NOT_FOUND);
 		ks[i].presence = (uint8_t)(o ? LARDER_PRESENT : LARDER_ABSENT);
+		if (!o && fills)
+			ks[i].status = LARDER_FILL;
+		fills = fills && o;
 		st[i].status = ks[i].status;
 		st[i].stat.size_bytes = o ? o->length : 0;
 		if (o && r->header.op == LARDER_OP_DELETE)

@@ -310,6 +310,7 @@ FIXTURE_UNUSED static void fixture_close(struct fixture *f)
 	assert_int_equal(c.doomed, 0);
 	assert_int_equal(c.references, 0);
 	assert_int_equal(c.parked, 0);
+	assert_int_equal(c.fills, 0);
 	assert_int_equal(c.free_pages, f->memory->info.pages);
 	assert_int_equal(c.free_records, f->memory->info.records);
 	for (uint32_t i = 0; i < LARDER_LEDGER_TENANTS; i++) {
@@ -318,6 +319,8 @@ FIXTURE_UNUSED static void fixture_close(struct fixture *f)
 		assert_int_equal(f->ledger->gauges[i].objects, 0);
 		assert_int_equal(f->ledger->gauges[i].leased_bytes, 0);
 		assert_int_equal(f->ledger->gauges[i].pinned_bytes, 0);
+		assert_int_equal(f->ledger->gauges[i].fills, 0);
+		assert_int_equal(f->ledger->gauges[i].waiting, 0);
 	}
 	f->engine = engine_close(f->engine);
 	f->ledger = ledger_close(f->ledger);

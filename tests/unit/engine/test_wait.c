@@ -217,18 +217,27 @@ static void exists__waits_key_by_key(void **state)
 	fixture_close(&f);
 }
 
+/* Several tenants, since one alone can't fill it (test_fill.c). */
 static void table__full_of_waiters_is_busy(void **state)
 {
-	enum { MANY = 4100 };
-	struct fixture f = {};
-	struct request first, *q = calloc(MANY, sizeof(*q));
+	enum { MANY = 5120, TENANTS = 5 };
+	struct fixture f = {}, of[TENANTS];
+	struct request first[TENANTS], *q = calloc(MANY, sizeof(*q));
 	uint32_t parked = 0;
 
 	assert_non_null(q);
 	fixture_open(&f, 64);
-	begin(&f, &first, "k");
+	for (uint32_t t = 0; t < TENANTS; t++) {
+		char name[8] = { 't', (char)('a' + t) };
+
+		of[t] = f;
+		assert_int_equal(engine_tenant_add(f.engine, name, &of[t].tenant), 0);
+		assert_int_equal(engine_namespace_open(f.engine, of[t].tenant, "ns", 2, NULL, true,
+						       &of[t].ns, NULL), LARDER_OK);
+		begin(&of[t], &first[t], "k");
+	}
 	for (uint32_t i = 0; i < MANY; i++) {
-		request_init(&q[i], &f, LARDER_OP_GET, "k");
+		request_init(&q[i], &of[i % TENANTS], LARDER_OP_GET, "k");
 		q[i].op.flags = LARDER_F_WAIT;
 		if (engine_submit(f.r, &q[i].op) == 1)
 			parked++;
@@ -236,7 +245,8 @@ static void table__full_of_waiters_is_busy(void **state)
 			assert_int_equal(q[i].op.status, LARDER_BUSY);
 	}
 	assert_int_equal(parked, 4096);
-	engine_abort(f.r, &first.op);
+	for (uint32_t t = 0; t < TENANTS; t++)
+		engine_abort(f.r, &first[t].op);
 	assert_int_equal(drain(&f), parked);
 	fixture_close(&f);
 	free(q);
