@@ -55,7 +55,7 @@ static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uin
 	enum engine_end why;
 	uint64_t at, claim;
 	uint32_t slot;
-	bool free, brief;
+	bool free, brief = false;
 
 	engine_lock(e, shard);
 	place = engine_place(e, tenant, shard, now);
@@ -64,9 +64,10 @@ static enum evict_tail evict_tail(struct engine_reactor *r, uint32_t tenant, uin
 		engine_unlock(e, shard);
 		return TAIL_NONE;
 	}
-	if (!evict_allowed(e, slot, now)) {
+	/* the scrubber may have let go between the first look at the references and that at it */
+	if (!evict_allowed(e, slot, now) &&
+	    ((brief = engine_scrub_holds(e, slot)) || !evict_allowed(e, slot, now))) {
 		engine_list_move(&place, segment, slot);
-		brief = engine_scrub_holds(e, slot);
 		engine_unlock(e, shard);
 		return brief ? TAIL_LOOKED_AT : TAIL_KEPT;
 	}

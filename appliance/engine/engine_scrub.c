@@ -57,7 +57,7 @@ void engine_scrub_note(struct engine_reactor *r, uint32_t slot)
 bool engine_scrub_holds(struct engine *e, uint32_t slot)
 {
 	for (uint32_t i = 0; i < e->reactors; i++)
-		if (__atomic_load_n(&e->reactor[i].scrub.held, __ATOMIC_RELAXED) == slot)
+		if (__atomic_load_n(&e->reactor[i].scrub.held, __ATOMIC_ACQUIRE) == slot)
 			return true;
 	return false;
 }
@@ -170,7 +170,7 @@ static bool scrub_take(struct engine_reactor *r, struct engine_scrub_look *at)
 		at->generation = engine_record(e, at->slot)->generation;
 	there = engine_record(e, at->slot)->generation == at->generation;
 	if (there) {
-		__atomic_store_n(&r->scrub.held, at->slot, __ATOMIC_RELAXED);
+		__atomic_store_n(&r->scrub.held, at->slot, __ATOMIC_RELEASE);
 		engine_ref(r, at->slot, 1);
 	}
 	engine_unlock(e, shard);
