@@ -169,7 +169,8 @@ static void lease_group_cut(struct engine *e, struct lease_group *g)
 		lease_charge(e, g, l->records[i - 1].tenant, -1);
 	engine_held_give(&e->tenants[o->tenant].leased_pages, o->size_pages);
 	lease_word_set(e, g->slot, 0);
-	__atomic_store_n(&o->leases, 0, __ATOMIC_RELAXED);
+	/* who finds none need not lock, and may free the object: we are done with it */
+	__atomic_store_n(&o->leases, 0, __ATOMIC_RELEASE);
 	g->slot = RECORD_NONE;
 }
 
@@ -409,7 +410,7 @@ void engine_lease_orphan(struct engine *e, uint32_t slot)
 	uint32_t group;
 
 	/* Nobody adds one while we hold the shard's lock, so none now is none later. */
-	if (!__atomic_load_n(&e->objects[slot].leases, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&e->objects[slot].leases, __ATOMIC_ACQUIRE))
 		return;
 	leases_lock(l);
 	group = __atomic_load_n(&e->objects[slot].leases, __ATOMIC_RELAXED);
