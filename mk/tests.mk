@@ -2,7 +2,7 @@
 
 # Each tier is a target of its own that prints its sum; tests/tiers adds the sums up.
 QUICK_TIERS := unit contract fuzz-replay lint
-FULL_TIERS := $(QUICK_TIERS) sim-check fault-check e2e
+FULL_TIERS := $(QUICK_TIERS) promises sim-check fault-check e2e
 
 .PHONY: unit e2e e2e-threads
 unit: $(UNIT_TESTS) $(CTL_TESTS)
