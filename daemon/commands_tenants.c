@@ -11,22 +11,28 @@ static const char *command_tenant(const json_t *request)
 	return json_string_value(json_object_get(request, "tenant"));
 }
 
+/* The list, or NULL once something of it could not be made: half a list would be a lie. */
 static bool tenants_add(void *user, const struct larder_node_tenant *t)
 {
-	/* a failure leaves it out; the reply as a whole is checked */
-	(void)json_array_append_new(
-		user, json_pack("{s:s, s:b, s:I, s:I, s:I}", "name", t->name, "configured",
+	json_t **all = user;
+	json_t *one = json_pack("{s:s, s:b, s:I, s:I, s:I}", "name", t->name, "configured",
 				!t->removed, "objects", (json_int_t)t->objects, "value_bytes",
 				(json_int_t)t->value_bytes, "resident_bytes",
-				(json_int_t)t->resident_bytes));
-	return true;
+				(json_int_t)t->resident_bytes);
+
+	if (json_array_append_new(*all, one) < 0) {
+		json_decref(*all);
+		*all = NULL;
+	}
+	return *all != NULL;
 }
 
 json_t *command_tenants(struct daemon *d, const json_t *request, int *ret_fd)
 {
 	json_t *all = json_array();
 
-	larder_node_tenants(d->node, tenants_add, all);
+	if (all)
+		larder_node_tenants(d->node, tenants_add, &all);
 	return control_result(json_pack("{s:o}", "tenants", all));
 }
 
