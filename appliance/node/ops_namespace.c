@@ -249,8 +249,8 @@ static void retire_flushed(struct request *r)
 
 	if (status == LARDER_OK && r->op.kept) {
 		node_reply_error(r, LARDER_BUSY, r->op.kept,
-				 "%llu objects are leased or pinned and stay, with the namespace "
-				 "(%llu went): try again later, or force it",
+				 "%llu objects are leased or pinned hard and stay, with the "
+				 "namespace (%llu went): try again later, or force it",
 				 (unsigned long long)r->op.kept, (unsigned long long)r->op.count);
 		return;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ns: list, create, show, flush.
+ * ns: list, create, show, flush, retire.
  *
  * The options of "ns create" are the fields of struct larder_descriptor; one table names them for
  * the command line, for "ns show" and for JSON. Names are spelled as keys are (session_ns_parse).
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ctl/confirm.h"
 #include "ctl/output.h"
 #include "ctl/progress.h"
 #include "ctl/session.h"
@@ -18,6 +19,8 @@
 #define NS_OPTION_FIRST 256
 #define NS_OPTION_FORCE 400
 #define NS_OPTION_SHORT_LAST 401
+#define NS_OPTION_ADMISSION 402
+#define NS_OPTION_YES 403
 
 struct ns_field {
 	const char *name;
@@ -98,16 +101,20 @@ static void ns_json_name(const char *name, char out[UTIL_TEXT])
 	out[i] = '\0';
 }
 
-static int ns_show(struct ctl *ctl, const char *name, const struct larder_descriptor *d)
+static const char *ns_admission(const struct larder_ns_info *i)
 {
-	static const struct table_column columns[] = { { "FIELD", false }, { "VALUE", false } };
-	struct table *t = NULL;
-	json_t *doc = NULL, *o = NULL;
+	return i->flags & LARDER_NS_SECOND_TOUCH ? "second-touch" : "all";
+}
 
-	if (ctl->json)
-		o = json_object();
-	else
-		t = table_new(columns, ARRAY_SIZE(columns));
+static const char *ns_access(const struct larder_ns_info *i)
+{
+	return i->flags & LARDER_NS_READ_ONLY ? "read-only" : "own";
+}
+
+static json_t *ns_descriptor_json(const struct larder_descriptor *d)
+{
+	json_t *o = json_object();
+
 	for (size_t i = 0; i < ARRAY_SIZE(ns_fields); i++) {
 		const struct ns_field *f = &ns_fields[i];
 		char key[UTIL_TEXT], text[129] = "";
@@ -115,26 +122,63 @@ static int ns_show(struct ctl *ctl, const char *name, const struct larder_descri
 		ns_json_name(f->name, key);
 		if (f->text)
 			memcpy(text, (const char *)d + f->offset, f->size);
-		if (o && f->text) {
+		if (f->text)
 			json_set_text(o, key, text);
-		} else if (o) {
+		else
 			json_set_u64(o, key, ns_number(d, f));
-		} else {
-			table_row(t);
-			table_cell(t, 0, "%s", key);
-			if (f->text)
-				table_cell(t, 1, "%s", text);
-			else
-				table_cell(t, 1, "%" PRIu64, ns_number(d, f));
-		}
 	}
-	if (!o)
-		return table_print(t);
 	json_set(o, "short_last", json_boolean(d->flags & LARDER_DESCRIPTOR_SHORT_LAST));
-	doc = json_object();
+	return o;
+}
+
+static int ns_show_json(const char *name, const struct larder_descriptor *d,
+			const struct larder_ns_info *info)
+{
+	json_t *doc = json_object();
+
 	json_set_text(doc, "namespace", name);
-	json_set(doc, "descriptor", o);
+	json_set_u64(doc, "id", info->ns);
+	json_set_u64(doc, "objects", info->objects);
+	json_set_u64(doc, "bytes", info->bytes);
+	json_set_u64(doc, "created_ms", info->created_ms);
+	json_set_text(doc, "admission", ns_admission(info));
+	json_set_text(doc, "access", ns_access(info));
+	json_set(doc, "descriptor", ns_descriptor_json(d));
 	return output_json(doc);
+}
+
+static void ns_row(struct table *t, const char *name, const char *value)
+{
+	table_row(t);
+	table_cell(t, 0, "%s", name);
+	table_cell(t, 1, "%s", value);
+}
+
+static int ns_show(const struct larder_descriptor *d, const struct larder_ns_info *info)
+{
+	static const struct table_column columns[] = { { "FIELD", false }, { "VALUE", false } };
+	struct table *t = table_new(columns, ARRAY_SIZE(columns));
+	char text[129];
+
+	for (size_t i = 0; i < ARRAY_SIZE(ns_fields); i++) {
+		const struct ns_field *f = &ns_fields[i];
+		char key[UTIL_TEXT];
+
+		ns_json_name(f->name, key);
+		memset(text, 0, sizeof(text));
+		if (f->text)
+			memcpy(text, (const char *)d + f->offset, f->size);
+		else
+			(void)snprintf(text, sizeof(text), "%" PRIu64, ns_number(d, f));
+		ns_row(t, key, text);
+	}
+	ns_row(t, "short_last", d->flags & LARDER_DESCRIPTOR_SHORT_LAST ? "yes" : "no");
+	(void)snprintf(text, sizeof(text), "%" PRIu64, info->objects);
+	ns_row(t, "objects", text);
+	ns_row(t, "bytes", util_format_bytes(info->bytes, text));
+	ns_row(t, "admission", ns_admission(info));
+	ns_row(t, "access", ns_access(info));
+	return table_print(t);
 }
 
 struct ns_listing {
@@ -163,6 +207,8 @@ static bool ns_list_one(void *user, const struct larder_ns_info *i)
 	json_set_u64(o, "objects", i->objects);
 	json_set_u64(o, "bytes", i->bytes);
 	json_set_u64(o, "created_ms", i->created_ms);
+	json_set_text(o, "admission", ns_admission(i));
+	json_set_text(o, "access", ns_access(i));
 	l->failed = json_array_append_new(l->list, o) != 0;
 	return !l->failed;
 }
@@ -199,54 +245,87 @@ static int ns_ls(struct ctl *ctl)
 	return output_json(doc);
 }
 
+/* Looks for the namespace that was just opened, so its id is the node's own. */
+static bool ns_find_one(void *user, const struct larder_ns_info *i)
+{
+	struct larder_ns_info *wanted = user;
+
+	if (i->ns != wanted->ns)
+		return true;
+	*wanted = *i;
+	return false;
+}
+
+/* Opens by its spelling and asks what is in it. The exit code; a fault was told. */
+static int ns_open(struct ctl *ctl, const char *verb, const char *name,
+		   const struct larder_descriptor *d, uint32_t flags, struct session *s,
+		   struct larder_ns_info *info)
+{
+	char bytes[SESSION_NS_SIZE];
+	int r = session_ns_parse(verb, name, bytes);
+
+	if (!r)
+		r = session_connect(ctl, verb, s);
+	if (r)
+		return r;
+	*info = (struct larder_ns_info){ 0 };
+	r = larder_ns_open(s->client, bytes, d, flags, ctl->deadline_ms, &info->ns);
+	if (!r)
+		r = larder_ns_list(s->client, ns_find_one, info, ctl->deadline_ms);
+	if (!r)
+		return CTL_DONE;
+	session_close(s);
+	if (r == LARDER_NOT_FOUND)
+		return ctl_fail(CTL_NOT_FOUND, "%s %s: no such namespace (NOT_FOUND)", verb, name);
+	return ctl_result(r, "%s %s", verb, name);
+}
+
 static int ns_open_and_show(struct ctl *ctl, const char *verb, const char *name,
 			    const struct larder_descriptor *d, uint32_t flags)
 {
 	struct larder_descriptor stored = { 0 };
-	char bytes[SESSION_NS_SIZE];
+	struct larder_ns_info info;
 	struct session s;
-	uint32_t ns = 0;
-	int r = session_ns_parse(verb, name, bytes);
+	int r = ns_open(ctl, verb, name, d, flags, &s, &info);
 
-	if (!r)
-		r = session_connect(ctl, verb, &s);
 	if (r)
 		return r;
-	r = larder_ns_open(s.client, bytes, d, flags, ctl->deadline_ms, &ns);
-	if (!r)
-		r = larder_ns_descriptor(s.client, ns, &stored);
+	r = larder_ns_descriptor(s.client, info.ns, &stored);
 	session_close(&s);
-	if (r == LARDER_NOT_FOUND)
-		return ctl_fail(CTL_NOT_FOUND, "%s %s: no such namespace (NOT_FOUND)", verb, name);
 	if (r)
 		return ctl_result(r, "%s %s", verb, name);
-	return flags && !ctl->json ? CTL_DONE : ns_show(ctl, name, &stored);
+	if (ctl->json)
+		return ns_show_json(name, &stored, &info);
+	return flags ? CTL_DONE : ns_show(&stored, &info);
 }
 
-static int ns_flush(struct ctl *ctl, const char *name, bool force)
+/* flush and retire: what would go is told first. */
+static int ns_empty(struct ctl *ctl, const char *verb, const char *name, bool retire, bool force,
+		    bool yes)
 {
 	uint64_t objects = 0, bytes = 0;
 	struct progress_watch watch;
-	char text[UTIL_TEXT], bytes_of_name[SESSION_NS_SIZE];
+	struct larder_ns_info info;
+	char text[UTIL_TEXT], what[SESSION_NS_TEXT_SIZE + UTIL_TEXT];
 	struct session s;
 	json_t *doc;
-	uint32_t ns = 0;
-	int r = session_ns_parse("ns flush", name, bytes_of_name);
+	int r = ns_open(ctl, verb, name, NULL, 0, &s, &info);
 
-	if (!r)
-		r = session_connect(ctl, "ns flush", &s);
 	if (r)
 		return r;
-	progress_watch_begin(&watch, "ns flush");
-	r = larder_ns_open(s.client, bytes_of_name, NULL, 0, ctl->deadline_ms, &ns);
-	if (!r)
-		r = larder_ns_flush(s.client, ns, force, ctl->deadline_ms, &objects, &bytes);
+	(void)snprintf(what, sizeof(what), "%s %s", verb, name);
+	r = ctl_confirm(what, info.objects, info.bytes, yes);
+	if (r) {
+		session_close(&s);
+		return r;
+	}
+	progress_watch_begin(&watch, verb);
+	r = (retire ? larder_ns_retire : larder_ns_flush)(s.client, info.ns, force,
+							  ctl->deadline_ms, &objects, &bytes);
 	progress_watch_end(&watch);
 	session_close(&s);
-	if (r == LARDER_NOT_FOUND)
-		return ctl_fail(CTL_NOT_FOUND, "ns flush %s: no such namespace (NOT_FOUND)", name);
 	if (r)
-		return ctl_result(r, "ns flush %s", name);
+		return ctl_result(r, "%s", what);
 	if (!ctl->json) {
 		printf("%s: %" PRIu64 " objects, %s\n", name, objects,
 		       util_format_bytes(bytes, text));
@@ -259,51 +338,83 @@ static int ns_flush(struct ctl *ctl, const char *name, bool force)
 	return output_json(doc);
 }
 
-/* The options of all verbs; *@described: a field of the descriptor was among them. */
-static int ns_options(struct ctl *ctl, int argc, char **argv, struct larder_descriptor *d,
-		      bool *described, bool *force)
+struct ns_options {
+	struct larder_descriptor d;
+	bool described;		/* a field of the descriptor was among them */
+	uint32_t admission;	/* LARDER_NS_ADMIT_ALL or SECOND_TOUCH; 0: not said */
+	bool force, yes;
+};
+
+static int ns_take_admission(const char *text, uint32_t *ret)
 {
-	struct option own[ARRAY_SIZE(ns_fields) + 3] = { 0 };
-	size_t i;
+	static const char *const words[] = { "all", "second-touch", NULL };
+	int which;
+
+	if (ctl_take_word("--admission", text, words, &which))
+		return CTL_USAGE;
+	*ret = which ? LARDER_NS_SECOND_TOUCH : LARDER_NS_ADMIT_ALL;
+	return CTL_DONE;
+}
+
+static int ns_take_option(int c, struct ns_options *o)
+{
+	switch (c) {
+	case NS_OPTION_FORCE:
+		o->force = true;
+		return CTL_DONE;
+	case NS_OPTION_YES:
+		o->yes = true;
+		return CTL_DONE;
+	case NS_OPTION_ADMISSION:
+		return ns_take_admission(optarg, &o->admission);
+	case NS_OPTION_SHORT_LAST:
+		o->described = true;
+		o->d.flags |= LARDER_DESCRIPTOR_SHORT_LAST;
+		return CTL_DONE;
+	default:
+		o->described = true;
+		return ns_set_field(&o->d, &ns_fields[c - NS_OPTION_FIRST], optarg);
+	}
+}
+
+/* The options of all verbs. */
+static int ns_options(struct ctl *ctl, int argc, char **argv, struct ns_options *o)
+{
+	static const struct option more[] = {
+		{ "force", no_argument, NULL, NS_OPTION_FORCE },
+		{ "yes", no_argument, NULL, NS_OPTION_YES },
+		{ "short-last", no_argument, NULL, NS_OPTION_SHORT_LAST },
+		{ "admission", required_argument, NULL, NS_OPTION_ADMISSION },
+	};
+	struct option own[ARRAY_SIZE(ns_fields) + ARRAY_SIZE(more) + 1] = { 0 };
 	int c;
 
-	for (i = 0; i < ARRAY_SIZE(ns_fields); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(ns_fields); i++)
 		own[i] = (struct option){ ns_fields[i].name, required_argument, NULL,
 					  NS_OPTION_FIRST + (int)i };
-	own[i++] = (struct option){ "force", no_argument, NULL, NS_OPTION_FORCE };
-	own[i] = (struct option){ "short-last", no_argument, NULL, NS_OPTION_SHORT_LAST };
-	while ((c = ctl_getopt(ctl, argc, argv, "", own)) != -1) {
-		if (c == '?')
+	memcpy(own + ARRAY_SIZE(ns_fields), more, sizeof(more));
+	while ((c = ctl_getopt(ctl, argc, argv, "y", own)) != -1)
+		if (c == '?' || ns_take_option(c == 'y' ? NS_OPTION_YES : c, o))
 			return CTL_USAGE;
-		if (c == NS_OPTION_FORCE) {
-			*force = true;
-			continue;
-		}
-		*described = true;
-		if (c == NS_OPTION_SHORT_LAST)
-			d->flags |= LARDER_DESCRIPTOR_SHORT_LAST;
-		else if (ns_set_field(d, &ns_fields[c - NS_OPTION_FIRST], optarg))
-			return CTL_USAGE;
-	}
 	return CTL_DONE;
 }
 
 int cmd_ns(struct ctl *ctl, int argc, char **argv)
 {
-	static const char *const verbs[] = { "ls", "create", "show", "flush", NULL };
-	enum { NS_LS, NS_CREATE, NS_SHOW, NS_FLUSH };
-	struct larder_descriptor d = { 0 };
-	bool described = false, force = false;
+	static const char *const verbs[] = { "ls", "create", "show", "flush", "retire", NULL };
+	enum { NS_LS, NS_CREATE, NS_SHOW, NS_FLUSH, NS_RETIRE };
+	struct ns_options o = { 0 };
 	const char *name;
 	int verb = NS_LS;
 
-	if (ns_options(ctl, argc, argv, &d, &described, &force))
+	if (ns_options(ctl, argc, argv, &o))
 		return CTL_USAGE;
 	if (ctl->help)
 		return ctl_help(ctl_command_find("ns"));
 	if (optind < argc && ctl_take_word("ns", argv[optind++], verbs, &verb))
 		return CTL_USAGE;
-	if ((described && verb != NS_CREATE) || (force && verb != NS_FLUSH))
+	if (((o.described || o.admission) && verb != NS_CREATE) ||
+	    ((o.force || o.yes) && verb != NS_FLUSH && verb != NS_RETIRE))
 		return ctl_usage("ns", "an option that %s does not take", verbs[verb]);
 	if (verb == NS_LS)
 		return optind == argc ? ns_ls(ctl) : ctl_usage("ns", "ls takes no argument");
@@ -311,8 +422,11 @@ int cmd_ns(struct ctl *ctl, int argc, char **argv)
 		return ctl_usage("ns", "%s: wanted one NAME", verbs[verb]);
 	name = argv[optind];
 	if (verb == NS_FLUSH)
-		return ns_flush(ctl, name, force);
+		return ns_empty(ctl, "ns flush", name, false, o.force, o.yes);
+	if (verb == NS_RETIRE)
+		return ns_empty(ctl, "ns retire", name, true, o.force, o.yes);
 	if (verb == NS_SHOW)
 		return ns_open_and_show(ctl, "ns show", name, NULL, 0);
-	return ns_open_and_show(ctl, "ns create", name, described ? &d : NULL, LARDER_NS_CREATE);
+	return ns_open_and_show(ctl, "ns create", name, o.described ? &o.d : NULL,
+				LARDER_NS_CREATE | o.admission);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exists, stat, ls, rm, pin, unpin: objects, without their bytes.
+ * exists, stat, ls, pin, unpin: objects, without their bytes.
  *
  * Several keys: each gets its line; the exit code is the highest of their codes, so that "not
  * found" is 1 only when nothing worse happened.
@@ -311,16 +311,6 @@ static int object_change(struct ctl *ctl, const struct object_change *what, int 
 	json_set(doc, "keys", list);
 	c = output_json(doc);
 	return MAX(c, code);
-}
-
-int cmd_rm(struct ctl *ctl, int argc, char **argv)
-{
-	static const struct object_change what = {
-		"rm", LARDER_OP_DELETE, false, "f",
-		{ { "force", no_argument, NULL, 'f' }, { 0 } }, LARDER_F_FORCE,
-	};
-
-	return object_change(ctl, &what, argc, argv);
 }
 
 int cmd_pin(struct ctl *ctl, int argc, char **argv)

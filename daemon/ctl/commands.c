@@ -23,17 +23,19 @@ static const struct ctl_command commands[] = {
 	{ "stat", cmd_stat, "KEY...", "show what is known of objects", NULL, false },
 	{ "ls", cmd_ls, "[PREFIX]", "list a namespace's objects",
 	  "  -1, --names         only the keys, one a line\n", false },
-	{ "rm", cmd_rm, "KEY...", "delete objects",
-	  "  -f, --force         over leases and hard pins\n", false },
+	{ "rm", cmd_rm, "KEY... | --prefix PREFIX", "delete objects",
+	  "  -f, --force         over leases and hard pins\n"
+	  "  -y, --yes           several, or a prefix: do not ask\n", false },
 	{ "pin", cmd_pin, "KEY...", "let objects be the last that are evicted",
 	  "  --hard              never, within the tenant's pinned_bytes\n", false },
 	{ "unpin", cmd_unpin, "KEY...", "take that back",
 	  "  --hard              the hard pin; without it the other one\n", false },
-	{ "ns", cmd_ns, "[ls | create NAME | show NAME | flush NAME]", "namespaces",
+	{ "ns", cmd_ns, "[ls | create NAME | show NAME | flush NAME | retire NAME]", "namespaces",
 	  "  create: --model --revision --weights-digest --adapter --position --dtype --layout\n"
 	  "          --hash-scheme TEXT, --hash-seed --bytes-per-block --tokens-per-block --tp\n"
 	  "          --pp N, --short-last: the descriptor; all empty without one of them\n"
-	  "  flush:  --force     over leases and hard pins\n", false },
+	  "          --admission all|second-touch: which keys it stores\n"
+	  "  flush, retire: --force  over leases and hard pins; -y, --yes  do not ask\n", false },
 	{ "ping", cmd_ping, "", "ask the data port for a sign of life",
 	  "  -c, --count N       how often\n", false },
 	{ "stats", cmd_stats, "", "show the node's figures", NULL, true },

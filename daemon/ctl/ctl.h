@@ -104,9 +104,9 @@ int cmd_get(struct ctl *ctl, int argc, char **argv);
 int cmd_exists(struct ctl *ctl, int argc, char **argv);		/* cmd_object.c */
 int cmd_stat(struct ctl *ctl, int argc, char **argv);
 int cmd_ls(struct ctl *ctl, int argc, char **argv);
-int cmd_rm(struct ctl *ctl, int argc, char **argv);
 int cmd_pin(struct ctl *ctl, int argc, char **argv);
 int cmd_unpin(struct ctl *ctl, int argc, char **argv);
+int cmd_rm(struct ctl *ctl, int argc, char **argv);		/* cmd_rm.c */
 int cmd_ping(struct ctl *ctl, int argc, char **argv);		/* cmd_ping.c */
 int cmd_ns(struct ctl *ctl, int argc, char **argv);		/* cmd_ns.c */
 int cmd_stats(struct ctl *ctl, int argc, char **argv);		/* cmd_stats.c */

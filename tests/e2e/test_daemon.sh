@@ -130,7 +130,7 @@ for name in 'with%20space' 'a%2Fb' '%2Edot' '~x0aff'; do
 	check "create $name" "$ctl" ns create "$name"
 	check "show $name" "$ctl" ns show "$name"
 	check "put into $name" "$ctl" --ns "$name" put k "$WORK/value"
-	check "flush $name" "$ctl" ns flush "$name"
+	check "flush $name" "$ctl" ns flush --yes "$name"
 	"$ctl" ns ls >"$WORK/out"
 	says "listed as spelled" "^$name "
 done

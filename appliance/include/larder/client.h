@@ -141,9 +141,9 @@ int larder_ns_list(struct larder_client *c, bool (*fn)(void *user, const struct 
 int larder_ns_flush(struct larder_client *c, uint32_t ns, bool force, uint32_t deadline_ms,
 		    uint64_t *ret_objects, uint64_t *ret_bytes);
 /*
- * Flushes the namespace and forgets it, descriptor too. BUSY: something is leased or pinned and not
- * forced, or is being put; what could be flushed is gone then. Afterwards the id is NOT_FOUND until
- * larder_ns_open is called again with the name; so are the ids of other handles.
+ * Flushes the namespace and forgets it, descriptor too. BUSY: something is leased or pinned hard
+ * and not forced, or is being put; what could be flushed is gone then. Afterwards the id is
+ * NOT_FOUND until larder_ns_open is called again with the name; so are the ids of other handles.
  */
 int larder_ns_retire(struct larder_client *c, uint32_t ns, bool force, uint32_t deadline_ms,
 		     uint64_t *ret_objects, uint64_t *ret_bytes);
