@@ -167,6 +167,11 @@ static uint32_t ledger_slot_locked(struct ledger *l, uint64_t id, const char *na
 		}
 		if (n->id == id)
 			return i;
+		/* it was purged and came again: one name is one row, and counters go on */
+		if (n->id != LEDGER_NO_ID && strcmp(n->tenant, name) == 0) {
+			__atomic_store_n(&n->id, id, __ATOMIC_RELAXED);
+			return i;
+		}
 	}
 	if (l->names[LEDGER_OTHER_TENANT].tenant[0] == '\0')
 		ledger_name_set(&l->names[LEDGER_OTHER_TENANT], LEDGER_NO_ID, "_other");

@@ -31,8 +31,9 @@ struct ledger *ledger_close(struct ledger *l);
 /* A descriptor through which the pages can only be mapped for reading; the caller closes it. */
 int ledger_read_fd(const struct ledger *l);
 
-/* Slot for a tenant by stable id; found or assigned. Tenants past the last slot share slot 62,
- * named "_other". Control path. */
+/* Slot for a tenant by stable id; found or assigned. Another id with a name that is there is a
+ * tenant that was purged and came again: it gets its slot again. Tenants past the last slot share
+ * slot 62, named "_other". Control path. */
 uint32_t ledger_slot(struct ledger *l, uint64_t id, const char *name);
 
 static inline struct larder_usage *ledger_usage(struct ledger *l, uint32_t writer, uint32_t slot)

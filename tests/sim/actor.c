@@ -26,11 +26,13 @@ void actor_open_spaces(struct world *w, struct client *c)
 		r = larder_ns_open(c->c, name, s ? &d : NULL, LARDER_NS_CREATE, 0, &c->ns[s]);
 		world_sync_end(c);
 		world_trace(w, "ns_open", c->index, s, (uint64_t)r);
-		if (r != 0 && !status_is_uncertain(r))
+		if (r != 0 && !status_is_uncertain(r) && r != LARDER_THROTTLED &&
+		    r != LARDER_DENIED)
 			sim_fail(w, "namespace %s: %s: %s", name, larder_status_name(r),
 				 larder_last_error());
 		c->ns_open[s] = r == 0;
 	}
+	tenants_open_shared(w, c);
 }
 
 static const struct lease *actor_lease(struct world *w, const struct client *c, uint32_t space,
@@ -83,6 +85,41 @@ static uint8_t actor_opcode(struct world *w, struct op *op)
 	return LARDER_OP_DELETE;
 }
 
+/* What newer features add to an operation. */
+static void actor_more(struct world *w, struct op *op)
+{
+	const struct knobs *k = &w->knobs;
+	struct prng *r = &w->more_rng;
+
+	if (k->pins && chance(r, 12)) {
+		op->opcode = chance(r, 2) ? LARDER_OP_PIN : LARDER_OP_UNPIN;
+		op->batch.flags = chance(r, 2) ? LARDER_F_HARD : 0;
+		op->lease_ms = 0;
+		return;
+	}
+	if (op->opcode == LARDER_OP_PUT && k->ttl && chance(r, 6))
+		op->batch.ttl_ms = (uint32_t)between(r, 1, SIM_TTL_MAX_MS);
+	if ((op->opcode == LARDER_OP_GET || op->opcode == LARDER_OP_STAT ||
+	     op->opcode == LARDER_OP_DELETE) && chance(r, 6))
+		op->batch.flags |= LARDER_F_BY_HASH;
+	if (!k->fills || op->batch.flags & LARDER_F_BY_HASH || !chance(r, 2))
+		return;
+	if (op->opcode == LARDER_OP_GET || op->opcode == LARDER_OP_EXISTS) {
+		op->batch.flags |= LARDER_F_FILL;
+		if (chance(r, 2))
+			op->batch.flags |= LARDER_F_WAIT;
+		if (op->opcode == LARDER_OP_EXISTS && !op->lease_ms)
+			op->lease_ms = (uint32_t)between(r, 1, w->knobs.lease_max_ms);
+	}
+}
+
+/* Does it read another tenant's? */
+static bool actor_reads(const struct op *op)
+{
+	return op->opcode == LARDER_OP_GET || op->opcode == LARDER_OP_EXISTS ||
+	       op->opcode == LARDER_OP_STAT || op->opcode == LARDER_OP_LEASE;
+}
+
 static bool actor_has(const struct op *op, const struct model_key *k)
 {
 	for (uint32_t i = 0; i < op->n; i++)
@@ -91,13 +128,14 @@ static bool actor_has(const struct op *op, const struct model_key *k)
 	return false;
 }
 
-static void actor_start(struct world *w, struct client *c)
+void actor_start(struct world *w, struct client *c)
 {
 	struct prng *r = &w->op_rng;
 	uint32_t space = (uint32_t)prng_below(r, w->knobs.spaces), n;
 	const struct lease *lease = NULL;
 	struct model_key *k = NULL;
 	struct op *op;
+	bool other;
 
 	if (!c->ns_open[space])
 		return;
@@ -105,6 +143,10 @@ static void actor_start(struct world *w, struct client *c)
 	if (!op)
 		return;
 	op->opcode = actor_opcode(w, op);
+	actor_more(w, op);
+	other = c->shared_open && actor_reads(op) && chance(&w->more_rng, 4);
+	if (other && op->batch.flags & LARDER_F_FILL)
+		op->batch.flags &= ~(uint32_t)LARDER_F_FILL;	/* who reads does not fill */
 	if (op->opcode == LARDER_OP_RELEASE)
 		lease = actor_lease(w, c, space, &k);
 	if (op->opcode == LARDER_OP_RELEASE && !lease)
@@ -113,10 +155,11 @@ static void actor_start(struct world *w, struct client *c)
 		op->lease_id = lease->id;
 		op_add(op, k, 0);
 	} else {
-		op->lease_id = op->lease_ms ? ++w->lease_number : 0;
+		if (op->lease_ms || op->batch.flags & LARDER_F_FILL)
+			op->lease_id = ++w->lease_number;
 		n = (uint32_t)between(r, 1, w->knobs.batch_max);
 		for (uint32_t i = 0; i < n; i++) {
-			k = actor_key(w, c, space);
+			k = other ? tenants_shared_key(w, c) : actor_key(w, c, space);
 			if (!actor_has(op, k))
 				op_add(op, k, (int)prng_below(r, SIM_VALUES));
 		}
@@ -135,8 +178,11 @@ static void stream_over(struct world *w, struct client *c, int status)
 		states = SIM_VALUE(it->v);
 	else if (status == LARDER_CONFLICT)
 		states = it->seen & SIM_ANY_VALUE & ~SIM_VALUE(it->v);
-	else if (!status_is_uncertain(status) && status != LARDER_BUSY &&
-		 status != LARDER_NO_SPACE && !(status == LARDER_CHECKSUM && it->key->rotten))
+	else if (!op_uncertain(&c->stream.op, status) && status != LARDER_BUSY &&
+		 status != LARDER_NO_SPACE &&
+		 !(status == LARDER_QUOTA && limits_allow_quota(w, it)) &&
+		 !(status == LARDER_THROTTLED && limits_allow_throttled(w, it->op)) &&
+		 !(status == LARDER_CHECKSUM && it->key->rotten))
 		sim_fail(w, "a stream ends as %s: %s", larder_status_name(status),
 			 larder_last_error());
 	if (status == LARDER_OK && !(it->seen & SIM_ABSENT))
@@ -246,6 +292,9 @@ static void actor_flush(struct world *w, struct client *c)
 	world_sync_begin(c);
 	status = larder_ns_flush(c->c, c->ns[space], false, 0, &objects, &bytes);
 	world_sync_end(c);
+	if (status != LARDER_OK && status != LARDER_BUSY && !op_uncertain(&op, status) &&
+	    !(status == LARDER_THROTTLED && limits_allow_throttled(w, &op)))
+		sim_fail(w, "NS_FLUSH: %s: %s", larder_status_name(status), larder_last_error());
 	op_end_call(&op, status, 0);
 }
 
@@ -304,6 +353,10 @@ static void actor_faults(struct world *w, struct client *c)
 		actor_rot(w);
 	if (f->reopens && chance(&w->fault_rng, 500))
 		actor_reopen(w, c);
+	if (w->knobs.limits && chance(&w->more_rng, 40))
+		limits_change(w);
+	if (f->purges && chance(&w->more_rng, 120))
+		tenants_purge(w);
 }
 
 static void actor_act(struct world *w, struct client *c)
@@ -312,6 +365,8 @@ static void actor_act(struct world *w, struct client *c)
 		stream_begin(w, c);
 	else if (chance(&w->op_rng, 120))
 		actor_flush(w, c);
+	else if (chance(&w->more_rng, 30))
+		list_actor(w, c);
 	else
 		actor_start(w, c);
 }
@@ -328,6 +383,9 @@ void actor_round(struct world *w)
 		if (!c->ns_open[0] || !c->ns_open[w->knobs.spaces - 1]) {
 			actor_open_spaces(w, c);
 			left--;		/* it may go on failing */
+		} else if (w->knobs.shares && !c->shared_open && chance(&w->more_rng, 6)) {
+			tenants_open_shared(w, c);
+			left--;
 		} else if (w->n_ops < w->knobs.under_way && !chance(&w->op_rng, 3)) {
 			actor_act(w, c);
 			left--;

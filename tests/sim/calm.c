@@ -26,6 +26,8 @@ static void calm_heal(struct world *w)
 	host_disarm(w);
 	for (uint32_t i = 0; i < w->knobs.clients; i++)
 		w->client[i].slow_until_ns = 0;
+	tenants_finish(w);
+	limits_lift(w);
 	world_trace(w, "heal", 0, 0, 0);
 }
 
@@ -70,7 +72,7 @@ void calm_rest(struct world *w)
 	uint64_t until = w->now_ns + calm_bound(w);
 	struct larder_node_stats s;
 
-	while (!calm_at_rest(w, &s)) {
+	while (!calm_at_rest(w, &s) || (w->knobs.fills && fill_count(w))) {
 		(void)world_turn(w);
 		if (w->now_ns > until)
 			sim_fail(w, "the node does not come to rest: %" PRIu64 " requests, %" PRIu64
@@ -158,7 +160,7 @@ void calm_get(struct world *w, struct model_key *k)
 	if (k->rotten)		/* read whole and checked, or taken out of service */
 		k->set &= li->status == LARDER_OK ? SIM_ANY_VALUE : SIM_ABSENT;
 	k->rotten = false;
-	if (k->set & (k->set - 1) && !w->knobs.evicts)
+	if (k->set & (k->set - 1) && !w->knobs.evicts && !k->ttl_from_ns)
 		sim_fail(w, "key %u of tenant %u was read and is still in doubt: %s", k->index,
 			 k->tenant, model_set_text(k->set));
 }
@@ -244,6 +246,7 @@ static void calm_operations(struct world *w)
 	struct larder_gauges gauges;
 	uint32_t n = (uint32_t)between(&w->op_rng, 1, 6);
 
+	calm_rest(w);		/* what was told just now is counted by then */
 	for (uint32_t t = 0; t < w->knobs.tenants; t++)
 		ledger_look(w, t, &before[t], &gauges);
 	memset(w->tally, 0, sizeof(w->tally));
@@ -259,31 +262,51 @@ static void calm_operations(struct world *w)
 /* --- sums ------------------------------------------------------------------------------------ */
 
 struct sum {
-	uint64_t objects, bytes, pages, records;
+	uint64_t objects, bytes, pages, records, pinned;
 };
+
+/* What it says of pins is so: nobody is at work. */
+static void calm_pin_key(struct world *w, struct model_key *k, const struct larder_stat *st,
+			 struct sum *s)
+{
+	bool hard = st->pins >> 16;
+
+	if (hard && !k->maybe_pinned)
+		sim_fail(w, "key %u of tenant %u is pinned hard, which nobody asked for", k->index,
+			 k->tenant);
+	if (!hard && k->pinned_ns)
+		sim_fail(w, "key %u of tenant %u: its hard pin is lost", k->index, k->tenant);
+	k->maybe_pinned = hard;
+	k->pinned_ns = hard ? MIN(k->pinned_ns ? k->pinned_ns : w->now_ns, w->now_ns) : 0;
+	s->pinned += hard ? st->size_bytes : 0;
+}
 
 static void calm_sum_key(struct world *w, struct model_key *k, struct sum *s)
 {
-	struct op *op;
+	struct op *op = NULL;
 	const struct larder_stat *st;
 	uint64_t length;
 
-	if (k->set == SIM_ABSENT)
+	if (k->set != SIM_ABSENT) {
+		op = calm_op(w, calm_client(w, k->tenant), LARDER_OP_STAT);
+		op_add(op, k, 0);
+		calm_run(op, "a STAT");
+	}
+	if (k->set == SIM_ABSENT || op->items[0].status != LARDER_OK) {
+		k->maybe_pinned = false;	/* a pin goes with its object */
+		k->pinned_ns = 0;
 		return;
-	op = calm_op(w, calm_client(w, k->tenant), LARDER_OP_STAT);
-	op_add(op, k, 0);
-	calm_run(op, "a STAT");
-	if (op->items[0].status != LARDER_OK)
-		return;
+	}
 	st = &op->items[0].stat;
 	length = st->size_bytes;
+	calm_pin_key(w, k, st, s);
 	s->objects++;
 	s->bytes += length;
 	s->pages += (length + w->knobs.page - 1) / w->knobs.page;
 	s->records += records_needed(k->name_len, st->runs, larder_check_count(length));
 }
 
-static void calm_equal(struct world *w, const char *what, uint64_t have, uint64_t want)
+void calm_equal(struct world *w, const char *what, uint64_t have, uint64_t want)
 {
 	if (have != want)
 		sim_fail(w, "at rest: %s: the node says %" PRIu64 ", the keys say %" PRIu64, what,
@@ -299,6 +322,10 @@ static void calm_sums_tenant(struct world *w, uint32_t tenant, const struct sum 
 	calm_equal(w, "objects of a tenant", g.objects, sum->objects);
 	calm_equal(w, "value bytes of a tenant", g.value_bytes, sum->bytes);
 	calm_equal(w, "resident bytes of a tenant", g.resident_bytes, sum->pages * w->knobs.page);
+	calm_equal(w, "bytes pinned hard", g.pinned_bytes, sum->pinned);
+	calm_equal(w, "fill leases", g.fills, 0);
+	calm_equal(w, "who waits for a writer", g.waiting, 0);
+	calm_equal(w, "namespaces", g.namespaces, w->knobs.spaces);
 	calm_equal(w, "in flight", g.in_flight_lookup + g.in_flight_fetch + g.in_flight_write, 0);
 }
 
@@ -336,7 +363,7 @@ static void calm_sums(struct world *w)
 	calm_equal(w, "free pages", s.pages_free, w->knobs.pages - all.pages);
 	calm_equal(w, "free records", s.records_free, w->knobs.records - all.records);
 	calm_equal(w, "dropped records", s.dropped_records, 0);
-	if (!w->knobs.evicts)
+	if (!w->knobs.evicts && !w->squeezed)
 		calm_equal(w, "evictions", s.evictions, 0);
 	world_trace(w, "sums", all.objects, all.pages, all.records);
 }
@@ -381,6 +408,20 @@ static void calm_checksums(struct world *w)
 	}
 }
 
+/* What may end by its ttl in the middle of a sum goes before. */
+static void calm_ttl(struct world *w)
+{
+	for (uint32_t i = 0; i < w->n_keys; i++) {
+		struct model_key *k = &w->key[i];
+
+		if (!k->ttl_from_ns)
+			continue;
+		calm_get(w, k);
+		calm_one(w, LARDER_OP_DELETE, k, 0, LARDER_F_FORCE, 0);
+		k->ttl_from_ns = 0;
+	}
+}
+
 void calm_round(struct world *w, bool last)
 {
 	uint64_t reconnects;
@@ -389,13 +430,18 @@ void calm_round(struct world *w, bool last)
 	calm_finish(w);
 	for (uint32_t i = 0; i < w->knobs.clients; i++)
 		calm_connect(w, &w->client[i]);
+	spaces_shared(w);
 	calm_rest(w);
 	model_barrier(w);
 	kept_check(w);
+	calm_ttl(w);
 	reconnects = calm_reconnects(w);
 	for (uint32_t i = 0; i < w->n_keys; i++)
 		calm_get(w, &w->key[i]);
 	calm_sums(w);
+	list_calm(w);
+	exact_limits(w);
+	exact_promises(w);
 	calm_operations(w);
 	hard_credits(w);
 	hard_waiters(w);
@@ -403,6 +449,8 @@ void calm_round(struct world *w, bool last)
 	calm_sums(w);
 	if (calm_reconnects(w) != reconnects)
 		sim_fail(w, "a connection was lost although all is well");
+	exact_spaces(w);
+	exact_ends(w);
 	hard_crash(w);
 	reconnects = calm_reconnects(w);
 	for (uint32_t i = 0; i < w->n_keys; i++)

@@ -146,7 +146,7 @@ void hard_reader(struct world *w)
 
 /* --- crashes --------------------------------------------------------------------------------- */
 
-static void hard_come_back(struct world *w)
+void hard_come_back(struct world *w)
 {
 	uint64_t until = w->now_ns + calm_bound(w);
 

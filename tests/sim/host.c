@@ -26,6 +26,8 @@
 #define HOST_STEPS 0
 #endif
 
+#define HOST_NAMESPACES 128u	/* ids of what is gone are not used again */
+
 static struct world *host_watched;	/* its record file is write-protected */
 static bool host_stepping;
 
@@ -152,11 +154,12 @@ void host_open(struct world *w)
 		.page_size_bytes = k->page,
 		.records = k->records,
 		.leases = k->leases,
-		.namespaces = 16,
+		.namespaces = HOST_NAMESPACES,
 		.log = world_log(w),
 	};
 	h->arena_bytes = (size_t)k->pages * k->page;
-	h->records_bytes = ALIGN_UP(records_bytes(k->records, k->leases, 16), (size_t)4096);
+	h->records_bytes = ALIGN_UP(records_bytes(k->records, k->leases, HOST_NAMESPACES),
+				    (size_t)4096);
 	for (unsigned i = 0; i < 2; i++) {
 		h->arena[i] = host_map(w, h->arena_bytes);
 		h->records[i] = host_map(w, h->records_bytes);
@@ -277,6 +280,7 @@ void host_boot(struct world *w)
 		return;
 	}
 	host_add_tenants(w);
+	tenants_booted(w);
 	r = larder_node_listen(w->node, "loop://sim");
 	if (r < 0)
 		sim_fail(w, "the node does not listen: %s", strerror(-r));
@@ -297,6 +301,7 @@ void host_bury(struct world *w)
 	w->crashes++;
 	w->restart_ns = w->now_ns + between(&w->fault_rng, 0, 400) * NSEC_PER_MSEC;
 	world_trace(w, "crash", w->crashes, 0, 0);
+	fill_ends_all(w);
 	model_barrier(w);
 }
 

@@ -50,6 +50,20 @@ static void knobs_faults(struct world *w, struct faults *f)
 	f->rot = chance(r, 6);
 }
 
+/* From a generator of its own: what a seed drew before these came, it still draws. */
+static void knobs_more(struct world *w, struct knobs *k)
+{
+	struct prng *r = &w->more_rng;
+
+	k->limits = chance(r, 3);
+	k->guarantees = k->limits && k->evicts && chance(r, 2);
+	k->shares = k->tenants > 1 && chance(r, 2);
+	k->ttl = chance(r, 4);
+	k->fills = chance(r, 2);
+	k->pins = chance(r, 3);
+	k->may.purges = chance(r, 6);
+}
+
 void knobs_draw(struct world *w)
 {
 	static const char *const policies[] = { "lru", "fifo", "aseg", "aseg" };
@@ -75,6 +89,7 @@ void knobs_draw(struct world *w)
 	k->sleeps = !chance(r, 4);
 	knobs_sizes(w, k);
 	knobs_faults(w, &k->may);
+	knobs_more(w, k);
 }
 
 void knobs_print(const struct world *w)
@@ -91,9 +106,12 @@ void knobs_print(const struct world *w)
 	       k->credits, k->lease_max_ms, k->keepalive_ms, k->stall_ms, k->deadline_ms,
 	       k->evicts ? " evicts" : "", k->records_short ? " few records" : "",
 	       k->sleeps ? " sleeps" : "");
-	printf("; faults:%s%s%s%s%s%s%s%s%s%s%s\n", f->splits ? " splits" : "",
+	printf("%s%s%s%s%s%s", k->limits ? " limits" : "", k->guarantees ? " guarantees" : "",
+	       k->shares ? " shares" : "", k->ttl ? " ttl" : "", k->fills ? " fills" : "",
+	       k->pins ? " pins" : "");
+	printf("; faults:%s%s%s%s%s%s%s%s%s%s%s%s\n", f->splits ? " splits" : "",
 	       f->delay ? " delay" : "", f->breaks ? " breaks" : "", f->cuts ? " cuts" : "",
 	       f->crashes ? " crashes" : "", f->gaps ? " gaps" : "", f->wall ? " wall" : "",
 	       f->slow ? " slow" : "", f->cancels ? " cancels" : "", f->reopens ? " reopens" : "",
-	       f->rot ? " rot" : "");
+	       f->rot ? " rot" : "", f->purges ? " purges" : "");
 }

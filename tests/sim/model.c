@@ -11,9 +11,11 @@
  *	present --delete, eviction--> absent --put v--> v
  *
  * and nothing else: no value becomes another in one step (first writer wins). Eviction is an effect
- * that is always under way in a seed whose memory is small. A certain lease switches off eviction
- * and deletes that are not forced. It is certain from its completion on, until its time counted
- * from the request's beginning: the node counted from a later moment.
+ * that is always under way in a seed whose memory is small, and in any seed while the key's tenant
+ * is held to less than it has (limits.c); so is the end of its ttl from the earliest moment at
+ * which that may be. A certain lease switches off eviction, ttl and deletes that are not forced. It
+ * is certain from its completion on, until its time counted from the request's beginning: the node
+ * counted from a later moment. A certain hard pin does the same until somebody begins to undo it.
  */
 #include "sim.h"
 
@@ -107,9 +109,11 @@ uint32_t model_value_of_length(const struct model_key *k, uint64_t length)
 
 /* --- leases ---------------------------------------------------------------------------------- */
 
-/* Certainly leased all the time from @since_ns to now. */
+/* Certainly leased, or pinned hard, all the time from @since_ns to now. */
 static bool model_leased(const struct world *w, const struct model_key *k, uint64_t since_ns)
 {
+	if (k->pinned_ns && k->pinned_ns <= since_ns)
+		return true;
 	for (uint32_t i = 0; i < k->n_leases; i++)
 		if (k->lease[i].from_ns <= since_ns && w->now_ns < k->lease[i].until_ns)
 			return true;
@@ -158,10 +162,10 @@ bool model_maybe_leased(const struct world *w, const struct item *it)
 	const struct model_key *k = it->key;
 	uint64_t slack = 50 * NSEC_PER_MSEC;
 
-	if (k->leases_linger)
+	if (k->leases_linger || k->maybe_pinned)
 		return true;
 	for (const struct item *o = k->pending; o; o = o->next)
-		if (o->op->lease_ms)
+		if (o->op->leases || o->op->opcode == LARDER_OP_PIN)
 			return true;
 	return k->leased_at_most_ns &&
 	       it->op->start_ns < k->leased_at_most_ns + (w->gaps_ns - k->leased_gaps_ns) + slack;
@@ -191,7 +195,10 @@ static struct effect model_effects(const struct world *w, const struct model_key
 				   uint64_t since_seq, uint64_t since_ns)
 {
 	bool leased = model_leased(w, k, since_ns);
-	struct effect sum = { .deletes = (w->knobs.evicts && !leased) || k->rotten };
+	bool ends = limits_may_evict(w, k, since_seq) ||
+		    (k->ttl_from_ns && w->now_ns >= k->ttl_from_ns);
+	struct effect sum = { .deletes = (ends && !leased) || k->rotten ||
+					 k->purge_seq >= since_seq };
 
 	for (const struct item *it = k->pending; it; it = it->next)
 		model_add(&sum, &it->effect, leased);
@@ -202,7 +209,7 @@ static struct effect model_effects(const struct world *w, const struct model_key
 	return sum;
 }
 
-static void model_key_refresh(struct world *w, struct model_key *k)
+void model_key_refresh(struct world *w, struct model_key *k)
 {
 	struct effect e;
 
@@ -215,9 +222,11 @@ static void model_key_refresh(struct world *w, struct model_key *k)
 
 void model_refresh(struct world *w)
 {
+	limits_look(w);
+	fill_look(w);
 	for (uint32_t i = 0; i < w->n_keys; i++) {
 		struct model_key *k = &w->key[i];
-		bool over = false;
+		bool over = k->ttl_from_ns && w->now_ns >= k->ttl_from_ns;
 
 		for (uint32_t n = 0; n < k->n_leases; n++)
 			over |= w->now_ns >= k->lease[n].until_ns;
@@ -229,8 +238,30 @@ void model_refresh(struct world *w)
 void model_rot(struct world *w, struct model_key *k)
 {
 	k->rotten = true;
-	k->n_leases = 0;	/* a quarantine asks no lease */
+	k->n_leases = 0;	/* a quarantine asks no lease, and no pin */
+	k->pinned_ns = 0;
 	model_key_refresh(w, k);
+}
+
+/* What its beginning makes uncertain of leases, pins, ttl and fill leases. */
+static void model_begin_marks(struct world *w, struct item *it)
+{
+	const struct op *op = it->op;
+	struct model_key *k = it->key;
+	uint64_t ttl_ns = w->now_ns + op->batch.ttl_ms * NSEC_PER_MSEC;
+
+	if (it->effect.forced) {	/* they go with their object, if it goes */
+		k->n_leases = 0;
+		k->pinned_ns = 0;
+	}
+	if (op->opcode == LARDER_OP_UNPIN && op->batch.flags & LARDER_F_HARD)
+		k->pinned_ns = 0;
+	if (op->opcode == LARDER_OP_PIN && op->batch.flags & LARDER_F_HARD)
+		k->maybe_pinned = true;
+	if (op->opcode == LARDER_OP_PUT && op->batch.ttl_ms)
+		k->ttl_from_ns = k->ttl_from_ns ? MIN(k->ttl_from_ns, ttl_ns) : ttl_ns;
+	if (it->effect.puts || it->effect.deletes || op->opcode == LARDER_OP_PUT_BEGIN)
+		fill_ends(w, k, 0);
 }
 
 void model_begin(struct world *w, struct item *it)
@@ -238,9 +269,9 @@ void model_begin(struct world *w, struct item *it)
 	it->next = it->key->pending;
 	it->key->pending = it;
 	it->seen = 0;
-	if (it->effect.forced)
-		it->key->n_leases = 0;	/* they go with their object, if it goes */
-	if (it->op->lease_ms)
+	model_begin_marks(w, it);
+	limits_look(w);
+	if (it->op->leases)
 		model_leased_at_most(w, it->key, w->now_ns);
 	model_key_refresh(w, it->key);
 }
@@ -283,7 +314,36 @@ static void model_linger(struct item *it)
 	k->linger.puts |= it->effect.puts;
 	k->linger.deletes |= it->effect.deletes;
 	k->linger.forced |= it->effect.forced;
-	k->leases_linger |= it->op->lease_ms != 0;
+	k->leases_linger |= it->op->leases;
+	k->reads_linger |= it->op->opcode == LARDER_OP_GET;
+}
+
+/* Could somebody undo a lease or a pin that @it was granted? */
+static bool model_undone(const struct item *it, bool pin)
+{
+	const struct model_key *k = it->key;
+	bool undone = k->linger.forced || k->rotten || k->purge_seq >= it->op->start_seq;
+
+	for (const struct item *o = k->pending; o; o = o->next)
+		undone |= o->effect.forced || (pin && o->op->opcode == LARDER_OP_UNPIN);
+	for (uint32_t i = 0; i < k->n_past; i++)
+		undone |= k->past[i].effect.forced && k->past[i].end_seq >= it->op->start_seq;
+	return undone;
+}
+
+/* Pinned from some moment before now on; pins are counted as taken back by any UNPIN since. */
+static void model_pin_taken(struct world *w, struct item *it)
+{
+	struct model_key *k = it->key;
+
+	if (model_undone(it, true) || k->unpin_seq >= it->op->start_seq || k->unpins_linger)
+		return;
+	if (!k->pinned_ns)
+		k->pinned_ns = w->now_ns;
+	k->set &= ~SIM_ABSENT;
+	if (!k->set)
+		sim_fail(w, "key %u of tenant %u: pinned, and yet it can only be absent", k->index,
+			 k->tenant);
 }
 
 /* From its moment on it was protected, and that moment lies between beginning and end. */
@@ -291,15 +351,12 @@ static void model_lease_taken(struct world *w, struct item *it)
 {
 	struct model_key *k = it->key;
 	uint64_t until = it->op->start_ns + it->op->lease_ms * NSEC_PER_MSEC;
-	bool forced = k->linger.forced || k->rotten;
 
-	for (const struct item *o = k->pending; o; o = o->next)
-		forced |= o->effect.forced;
-	for (uint32_t i = 0; i < k->n_past; i++)
-		forced |= k->past[i].effect.forced && k->past[i].end_seq >= it->op->start_seq;
-	if (forced || w->now_ns >= until || k->n_leases == SIM_LEASES)
+	if (model_undone(it, false) || w->now_ns >= until || k->n_leases == SIM_LEASES)
 		return;
-	k->lease[k->n_leases++] = (struct lease){ it->op->lease_id, w->now_ns, until };
+	k->lease[k->n_leases++] = (struct lease){ it->op->lease_id,
+						  w->client[it->op->client].tenant, w->now_ns,
+						  until };
 	k->set &= ~SIM_ABSENT;
 	if (!k->set)
 		sim_fail(w, "key %u of tenant %u: leased, and yet it can only be absent", k->index,
@@ -315,7 +372,7 @@ void model_end(struct world *w, struct item *it, uint32_t states, bool lingers)
 	model_unlink(it);
 	if (lingers)
 		model_linger(it);
-	if (it->op->lease_ms)
+	if (it->op->leases)
 		model_leased_at_most(w, k, w->now_ns + it->op->lease_ms * NSEC_PER_MSEC);
 	if (states) {
 		/* its own effect is behind it, unless it may happen again */
@@ -330,6 +387,16 @@ void model_end(struct world *w, struct item *it, uint32_t states, bool lingers)
 	}
 	if (it->leased)
 		model_lease_taken(w, it);
+	if (it->pinned)
+		model_pin_taken(w, it);
+	if (it->op->opcode == LARDER_OP_UNPIN && it->op->batch.flags & LARDER_F_HARD) {
+		k->unpin_seq = w->seq;
+		k->unpins_linger |= lingers;
+	}
+	if (it->op->opcode == LARDER_OP_PIN)
+		k->pins_linger |= lingers;
+	if (it->filled)
+		fill_taken(w, it);
 	model_remember(w, k, &it->effect);
 	model_key_refresh(w, k);
 }
@@ -350,28 +417,113 @@ void model_barrier(struct world *w)
 		if (k->leases_linger)
 			model_leased_at_most(w, k, w->now_ns +
 					     w->knobs.lease_max_ms * NSEC_PER_MSEC);
-		k->leases_linger = false;
+		k->leases_linger = k->reads_linger = false;
+		k->pins_linger = k->unpins_linger = false;
 		k->linger = (struct effect){ 0 };
 	}
 }
 
-uint64_t model_held_pages(const struct world *w)
+/* --- a tenant is thrown away ----------------------------------------------------------------- */
+
+void model_purge(struct world *w, uint32_t tenant)
 {
-	uint64_t pages = 0;
-
 	for (uint32_t i = 0; i < w->n_keys; i++) {
-		const struct model_key *k = &w->key[i];
-		bool held = k->pending || k->leases_linger || k->linger.puts ||
-			    (k->leased_at_most_ns && w->now_ns < k->leased_at_most_ns +
-			     (w->gaps_ns - k->leased_gaps_ns) + 50 * NSEC_PER_MSEC);
-		uint64_t most = 0;
+		struct model_key *k = &w->key[i];
 
-		for (uint32_t v = 0; v < SIM_VALUES; v++)
-			most = MAX(most, (k->value[v].length + w->knobs.page - 1) / w->knobs.page);
-		/* as many as are at work on it: a reader of an object that is gone holds, too */
-		for (const struct item *it = k->pending; it; it = it->next)
-			pages += most;
-		pages += held ? most : 0;
+		/* leases that it has on others' end, too */
+		for (uint32_t n = 0; n < k->n_leases; n++)
+			if (k->tenant == tenant || k->lease[n].tenant == tenant)
+				k->lease[n].until_ns = 0;
+		if (k->tenant == tenant) {
+			k->purge_seq = UINT64_MAX;
+			k->pinned_ns = 0;
+			fill_ends(w, k, 0);
+		}
+		model_key_refresh(w, k);
 	}
-	return pages;
+}
+
+/* Its sessions were gone before it began, so nothing of it is under way at the node. */
+void model_purged(struct world *w, uint32_t tenant)
+{
+	for (uint32_t i = 0; i < w->n_keys; i++) {
+		struct model_key *k = &w->key[i];
+
+		if (k->tenant != tenant)
+			continue;
+		k->purge_seq = w->seq;
+		k->linger = (struct effect){ 0 };
+		k->leases_linger = k->reads_linger = k->maybe_pinned = false;
+		k->pins_linger = k->unpins_linger = false;
+		k->leased_at_most_ns = k->ttl_from_ns = 0;
+		k->set = SIM_ABSENT;
+		model_key_refresh(w, k);
+	}
+}
+
+/* --- how much there may be ------------------------------------------------------------------- */
+
+static uint64_t model_pages(const struct world *w, uint64_t length)
+{
+	return (length + w->knobs.page - 1) / w->knobs.page;
+}
+
+uint64_t model_most_length(const struct model_key *k)
+{
+	uint64_t most = 0;
+
+	for (uint32_t v = 0; v < SIM_VALUES; v++)
+		most = MAX(most, k->value[v].length);
+	return most;
+}
+
+/* As many as are at work on it: a reader of an object that is gone holds, too. */
+static void model_extent_work(const struct world *w, const struct model_key *k,
+			      const struct item *but, struct extent *e)
+{
+	uint64_t most = model_pages(w, model_most_length(k));
+
+	for (const struct item *it = k->pending; it; it = it->next) {
+		if (it == but)
+			continue;
+		e->pages += most;
+		e->objects++;
+		e->held_pages += most;
+		e->held_objects++;
+	}
+	if (k->reads_linger || k->linger.puts) {
+		e->pages += 2 * most;
+		e->objects += 2;
+	}
+}
+
+static void model_extent_key(const struct world *w, const struct model_key *k,
+			     const struct item *but, struct extent *e)
+{
+	bool others = k->pending && (k->pending != but || k->pending->next);
+	bool held = others || k->leases_linger || k->linger.puts || k->maybe_pinned ||
+		    k->reads_linger ||
+		    (k->leased_at_most_ns && w->now_ns < k->leased_at_most_ns +
+		     (w->gaps_ns - k->leased_gaps_ns) + 50 * NSEC_PER_MSEC);
+	uint64_t most = 0;
+
+	for (uint32_t v = 0; v < SIM_VALUES; v++)
+		if ((k->set | k->linger.puts) & SIM_VALUE(v))
+			most = MAX(most, model_pages(w, k->value[v].length));
+	e->pages += most;
+	e->objects += most > 0;
+	if (held) {
+		e->held_pages += model_pages(w, model_most_length(k));
+		e->held_objects++;
+	}
+	model_extent_work(w, k, but, e);
+}
+
+void model_extent(const struct world *w, uint32_t tenant, const struct item *but,
+		  struct extent *ret)
+{
+	*ret = (struct extent){ 0 };
+	for (uint32_t i = 0; i < w->n_keys; i++)
+		if (tenant == SIM_TENANTS || w->key[i].tenant == tenant)
+			model_extent_key(w, &w->key[i], but, ret);
 }

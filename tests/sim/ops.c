@@ -19,6 +19,12 @@ static uint64_t ops_resends(const struct op *op)
 	return info.reconnects * 1000003 + info.retries;
 }
 
+bool op_uncertain(const struct op *op, int status)
+{
+	return status_is_uncertain(status) ||
+	       (status == LARDER_DENIED && tenants_away(op->w, op));
+}
+
 bool op_resent(const struct op *op)
 {
 	return ops_resends(op) != op->resends;
@@ -129,6 +135,11 @@ void op_add(struct op *op, struct model_key *k, int v)
 
 	*it = (struct item){ .key = k, .op = op, .v = v };
 	*li = (struct larder_item){ .key = k->name, .key_len = k->name_len };
+	if (op->batch.flags & LARDER_F_BY_HASH) {
+		larder_key_hash(k->name, k->name_len, it->hash);
+		li->key = it->hash;
+		li->key_len = sizeof(it->hash);
+	}
 	if (op->opcode == LARDER_OP_PUT) {
 		item_pieces(op->w, it, k->value[v].bytes, k->value[v].length, li);
 		it->effect.puts = SIM_VALUE(v);
@@ -157,8 +168,10 @@ bool op_submit(struct op *op)
 	op->batch.n_items = op->n;
 	op->batch.lease_id = op->lease_id;
 	op->batch.lease_ms = op->lease_ms;
+	op->leases = op->opcode == LARDER_OP_LEASE || op->batch.flags & LARDER_F_LEASE;
 	op->batch.user = op;
-	op->batch.ns = c->ns[op->item[0].key->space];
+	op->batch.ns = op->item[0].key->tenant == c->tenant ? c->ns[op->item[0].key->space]
+							     : c->shared;
 	op->start_ns = w->now_ns;
 	op->start_seq = ++w->seq;
 	op->resends = ops_resends(op);
@@ -166,8 +179,10 @@ bool op_submit(struct op *op)
 	if (r < 0)
 		sim_fail(w, "larder_submit: %s", strerror(-r));
 	for (uint32_t i = 0; i < op->n; i++) {
-		if (op->opcode == LARDER_OP_RELEASE)
+		if (op->opcode == LARDER_OP_RELEASE) {
 			model_lease_ends(w, op->item[i].key, op->lease_id);
+			fill_ends(w, op->item[i].key, op->lease_id);
+		}
 		model_begin(w, &op->item[i]);
 	}
 	if (op->opcode == LARDER_OP_RELEASE)
@@ -207,6 +222,7 @@ static uint32_t judge_put(struct item *it, int status)
 	struct world *w = it->op->w;
 	const struct model_key *k = it->key;
 	bool others = it->key->pending != it || it->next || k->linger.puts;
+	struct extent e;
 
 	switch (status) {
 	case LARDER_OK:
@@ -222,10 +238,16 @@ static uint32_t judge_put(struct item *it, int status)
 			item_bad(it, status, "nobody else was at it");
 		return SIM_ABSENT;
 	case LARDER_NO_SPACE:
+		model_extent(w, SIM_TENANTS, NULL, &e);
 		if (!w->knobs.evicts || (!w->knobs.records_short &&
-					 model_held_pages(w) + 2 * w->knobs.value_max /
+					 !limits_guaranteed(w, it->op) &&
+					 e.held_pages + 2 * w->knobs.value_max /
 					 w->knobs.page + 2 < w->knobs.pages / 2))
 			item_bad(it, status, "there is memory that it may evict");
+		return SIM_ABSENT;
+	case LARDER_QUOTA:
+		if (!limits_allow_quota(w, it))
+			item_bad(it, status, "there is room below its limits");
 		return SIM_ABSENT;
 	case LARDER_CHECKSUM:
 		if (k->rotten)		/* it hit what had arrived already */
@@ -265,12 +287,30 @@ static uint32_t judge_got(struct item *it, const struct larder_item *li)
 	return set;
 }
 
+/* Told to compute it: it is absent, and nobody else was told. */
+static uint32_t judge_fill(struct item *it, int status)
+{
+	const struct op *op = it->op;
+
+	if (!(op->batch.flags & LARDER_F_FILL))
+		item_bad(it, status, "nobody asked for a fill lease");
+	for (uint32_t i = 0; i < op->n; i++)
+		if (&op->item[i] != it && op->items[i].status == LARDER_FILL)
+			item_bad(it, status, "one batch, two fill leases");
+	it->filled = true;
+	return SIM_ABSENT;
+}
+
 static uint32_t judge_get(struct item *it, const struct larder_item *li)
 {
 	const struct model_key *k = it->key;
 	uint32_t set = 0;
 
 	switch (li->status) {
+	case LARDER_FILL:
+		if (!item_untouched(it))
+			item_bad(it, li->status, "and yet the buffer was written");
+		return judge_fill(it, li->status);
 	case LARDER_OK:
 		return judge_got(it, li);
 	case LARDER_NOT_FOUND:
@@ -306,14 +346,16 @@ static uint32_t judge_exists(struct item *it, const struct larder_item *li)
 	if (li->status == LARDER_NOT_FOUND && (li->presence == LARDER_ABSENT ||
 					       li->presence == LARDER_FILLING))
 		return SIM_ABSENT;
-	if (li->status == LARDER_QUOTA && op->lease_ms && li->presence == LARDER_PRESENT) {
-		if (op->w->knobs.leases >= 512)
+	if (li->status == LARDER_FILL)
+		return judge_fill(it, li->status);
+	if (li->status == LARDER_QUOTA && op->leases && li->presence == LARDER_PRESENT) {
+		if (op->w->knobs.leases >= 512 && !limits_allow_lease_quota(op->w, it))
 			item_bad(it, li->status, "there are leases left");
 		return there;
 	}
 	if (li->status != LARDER_OK)
 		item_bad(it, li->status, "no answer to a look-up");
-	if (li->presence != (op->lease_ms ? LARDER_LEASED : LARDER_PRESENT))
+	if (li->presence != (op->leases ? LARDER_LEASED : LARDER_PRESENT))
 		item_bad(it, li->status, "another presence than asked for");
 	return there;
 }
@@ -331,7 +373,7 @@ static uint32_t judge_delete(struct item *it, int status)
 		if (it->effect.forced)
 			item_bad(it, status, "it was forced");
 		if (!model_maybe_leased(it->op->w, it))
-			item_bad(it, status, "no lease can be left");
+			item_bad(it, status, "no lease or pin can be left");
 		return it->seen & SIM_ANY_VALUE;
 	default:
 		item_bad(it, status, "no answer to a DELETE");
@@ -339,10 +381,44 @@ static uint32_t judge_delete(struct item *it, int status)
 	return 0;
 }
 
+static uint32_t judge_pin(struct item *it, int status)
+{
+	bool hard = it->op->batch.flags & LARDER_F_HARD, pin = it->op->opcode == LARDER_OP_PIN;
+
+	switch (status) {
+	case LARDER_OK:
+		it->pinned = hard && pin;
+		return it->seen & SIM_ANY_VALUE;
+	case LARDER_NOT_FOUND:
+		return SIM_ABSENT;
+	case LARDER_QUOTA:
+		if (!hard || !pin)
+			item_bad(it, status, "that costs nothing");
+		if (!limits_allow_pin_quota(it->op->w, it))
+			item_bad(it, status, "there is room for pins");
+		return it->seen & SIM_ANY_VALUE;
+	default:
+		item_bad(it, status, "no answer to a PIN");
+	}
+	return 0;
+}
+
 /* The states that this answer proves; all of them when it proves nothing. */
 static uint32_t judge(struct item *it, const struct larder_item *li)
 {
+	if (li->status == LARDER_THROTTLED) {
+		if (!limits_allow_throttled(it->op->w, it->op))
+			item_bad(it, li->status, "it has no such limit");
+		return it->seen;
+	}
+	if (li->status == LARDER_NOT_FOUND && tenants_not_shared(it))
+		return it->seen;
+	if (li->status == LARDER_BUSY && it->op->batch.flags & LARDER_F_WAIT)
+		return SIM_ABSENT;	/* too many wait already */
 	switch (it->op->opcode) {
+	case LARDER_OP_PIN:
+	case LARDER_OP_UNPIN:
+		return judge_pin(it, li->status);
 	case LARDER_OP_PUT:
 		return judge_put(it, li->status);
 	case LARDER_OP_GET:
@@ -374,8 +450,10 @@ static void uncertain_check(struct item *it, int status)
 	const struct op *op = it->op;
 	const struct faults *f = &op->w->knobs.may;
 	uint64_t took = op->w->now_ns - op->start_ns;
-	uint64_t deadline = op->w->knobs.deadline_ms * NSEC_PER_MSEC;
-	bool net = f->breaks || f->cuts || f->crashes || f->slow || f->splits || f->gaps;
+	uint64_t ms = op->batch.deadline_ms ? op->batch.deadline_ms : op->w->knobs.deadline_ms;
+	uint64_t deadline = ms * NSEC_PER_MSEC;
+	bool net = f->breaks || f->cuts || f->crashes || f->slow || f->splits || f->gaps ||
+		   f->purges;
 
 	if (op->calm)
 		item_bad(it, status, "though all is well");
@@ -404,7 +482,7 @@ static void item_end(struct op *op, uint32_t i, bool closed)
 		       op->batch.flags, it->key->tenant, it->key->space, it->key->index, it->v,
 		       larder_status_name(li->status), model_set_text(it->seen),
 		       model_set_text(it->key->set));
-	if (closed || status_is_uncertain(li->status)) {
+	if (closed || op_uncertain(op, li->status)) {
 		if (!closed && !op->excused)
 			uncertain_check(it, li->status);
 		lingers = true;
@@ -415,6 +493,8 @@ static void item_end(struct op *op, uint32_t i, bool closed)
 		if (li->status != LARDER_OK && !resent)
 			it->effect = (struct effect){ 0 };
 		w->ops_definite++;
+		if (!tenants_away_now(w, op))
+			w->client[op->client].away = false;
 	}
 	if (op->calm)
 		tally_item(op, i);
@@ -485,7 +565,7 @@ void op_end_call(struct op *op, int status, uint32_t states)
 		       larder_status_name(status));
 	for (uint32_t i = 0; i < op->n; i++) {
 		struct item *it = &op->item[i];
-		bool sure = !status_is_uncertain(status), resent = op_resent(op);
+		bool sure = !op_uncertain(op, status), resent = op_resent(op);
 
 		if (sure && status != LARDER_OK && !resent)
 			it->effect = (struct effect){ 0 };

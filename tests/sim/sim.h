@@ -14,6 +14,11 @@
  *	calm.c		the phase in which all is well and everything must add up
  *	hard.c		moments of it that chance would find too rarely
  *	ledger.c	the ledger against the model
+ *	limits.c	limits of tenants: drawn, set, and which refusals they allow
+ *	fills.c		who holds a fill lease
+ *	list.c		LIST under change, NS_LIST
+ *	tenants.c	tenants that go, are purged and come back; what is shared
+ *	exact_*.c	more of the calm: limits, promises, namespaces, one by one
  *
  * A seed goes through rounds. Each has a wild phase (operations under faults; only safety is
  * demanded) and a calm one: faults end, everything under way must end within a bound, the model is
@@ -54,6 +59,9 @@ enum {
 	SIM_ITEMS = 10,			/* of a batch */
 	SIM_PAST = 48,			/* ended items a key remembers */
 	SIM_LEASES = 8,			/* a key remembers */
+	SIM_SETTINGS = 8,		/* of a tenant's limits that are remembered */
+	SIM_FILLS = 4,			/* fill leases a key remembers */
+	SIM_TTL_MAX_MS = 900,
 	SIM_KEPT = 48,			/* buffers watched after their completion */
 };
 
@@ -71,6 +79,7 @@ struct model_key;
 
 struct faults {
 	bool splits, delay, breaks, cuts, crashes, gaps, wall, slow, cancels, reopens, rot;
+	bool purges;
 };
 
 struct knobs {
@@ -83,6 +92,10 @@ struct knobs {
 	bool evicts;			/* memory does not hold everything */
 	bool records_short;		/* records may run out before pages do */
 	bool sleeps;			/* the node is stepped only when its event fd says so */
+	bool limits;			/* tenants have some, and they change */
+	bool guarantees;
+	bool shares;			/* each tenant reads the first namespace of another */
+	bool ttl, fills, pins;
 	struct faults may;
 };
 
@@ -102,8 +115,17 @@ struct past {
 
 struct lease {
 	uint64_t id;
+	uint32_t tenant;		/* whose it is */
 	uint64_t from_ns;		/* certain from its completion ... */
 	uint64_t until_ns;		/* ... until then, or its release began */
+};
+
+/* A fill lease that is certainly held, from_ns on, until one of the things that end it begins. */
+struct fill {
+	uint64_t id;
+	uint64_t from_ns, until_ns;
+	uint32_t client;
+	uint64_t connection;		/* of the client: its number of reconnects */
 };
 
 struct value {
@@ -127,6 +149,16 @@ struct model_key {
 	uint64_t leased_gaps_ns;
 	bool leases_linger;
 	bool rotten;			/* a byte was flipped: it may be taken out of service */
+	uint64_t ttl_from_ns;		/* it may end by its ttl from then on; 0: it has none */
+	uint64_t pinned_ns;		/* certainly pinned hard since then; 0: it may not be */
+	bool maybe_pinned;		/* it may be pinned hard */
+	uint64_t unpin_seq;		/* the last UNPIN of that ended then */
+	bool pins_linger, unpins_linger;
+	bool reads_linger;		/* a reader that nobody knows of may hold its pages */
+	uint64_t purge_seq;		/* its tenant was being purged until then */
+	struct fill fill[SIM_FILLS];
+	uint32_t n_fills;
+	uint64_t fill_end_seq;		/* something that ends them began then */
 	struct item *pending;
 };
 
@@ -138,11 +170,13 @@ struct item {
 	int v;				/* PUT: which value */
 	uint32_t seen;			/* states in which the key may have been since it began */
 	struct effect effect;
+	uint8_t hash[LARDER_KEY_HASH_SIZE];	/* of its key, with BY_HASH */
 	uint8_t *buffer;
 	size_t room;
 	uint64_t offset, length;
 	struct iovec iov[3];
 	bool leased;			/* it was answered that a lease was granted */
+	bool pinned, filled;		/* a hard pin, a fill lease */
 };
 
 enum op_kind { OP_NONE, OP_BATCH, OP_CALL };
@@ -157,6 +191,9 @@ struct op {
 	uint64_t resends;		/* of the handle, when it began */
 	uint64_t lease_id;
 	uint32_t lease_ms;
+	bool leases;			/* that is of leases, not of a fill lease */
+	uint64_t most_pages, most_objects;	/* its tenant may have had meanwhile */
+	uint64_t held_pages, held_objects;	/* of these, what could not be evicted */
 	bool calm;			/* nothing may go wrong */
 	bool cancelled;
 	bool excused;			/* the node dies under it, on purpose */
@@ -184,6 +221,25 @@ struct stream {
 	bool broken;
 };
 
+/* What the model knows of a tenant. */
+struct setting {
+	uint64_t until_seq;		/* it was in force until then */
+	struct larder_limits limits;
+};
+
+struct tenant {
+	struct larder_limits limits;	/* in force */
+	struct setting past[SIM_SETTINGS];
+	uint32_t n_past;
+	bool squeezed;			/* its writers evict its own */
+	uint64_t squeezed_seq;		/* they did until then */
+	uint64_t unsafe_seq;		/* its guarantee did not keep all that it has until then */
+	bool gone;			/* removed: being purged, or soon back */
+	bool purging;
+	uint64_t back_ns;
+	uint64_t gone_seq;		/* it was away until then */
+};
+
 struct client {
 	struct larder_client *c;
 	struct larder_environment env;
@@ -191,6 +247,9 @@ struct client {
 	uint32_t index, tenant;
 	uint32_t ns[SIM_SPACES];
 	bool ns_open[SIM_SPACES];
+	uint32_t shared;		/* another tenant's first namespace */
+	bool shared_open;
+	bool away;			/* its tenant was, and nothing of it was answered since */
 	bool inside;			/* a synchronous call: not stepped from outside */
 	uint64_t slow_until_ns;
 	struct stream stream;
@@ -223,7 +282,8 @@ struct world {
 	uint64_t seed;
 	bool verbose;
 	struct knobs knobs;
-	struct prng knob_rng, time_rng, net_rng, fault_rng, op_rng, node_rng, client_rng;
+	struct prng knob_rng, time_rng, net_rng, fault_rng, op_rng, node_rng, client_rng,
+		    more_rng;
 	uint64_t now_ns;
 	int64_t wall_offset_ms;
 	uint64_t seq;			/* counts starts and ends of operations */
@@ -243,10 +303,12 @@ struct world {
 	uint64_t node_seen_ns;		/* its last turn */
 	uint64_t node_stop_ns;		/* SIGSTOP until then */
 	uint64_t node_wake_ns[4];	/* per reactor: it sleeps at most until then */
+	bool squeezed;			/* some tenant was: its own may have been evicted */
 	uint64_t gaps_ns;		/* all that leases may have been moved by */
 	uint64_t crashes;
 
 	struct loop_net net;
+	struct tenant tenant[SIM_TENANTS];
 	struct client client[SIM_CLIENTS];
 	struct model_key key[SIM_KEYS];
 	uint32_t n_keys;
@@ -325,8 +387,64 @@ void model_refresh(struct world *w);	/* time went on: leases end */
 uint64_t model_next_lease_end(const struct world *w);
 uint32_t model_value_of_length(const struct model_key *k, uint64_t length);
 const char *model_set_text(uint32_t set);
-/* Pages that can not be evicted, at most. */
-uint64_t model_held_pages(const struct world *w);
+/* What may be there of a tenant (SIM_TENANTS: of all), and what of it may not go, at most. @but:
+ * leaves out what this one does itself. */
+struct extent {
+	uint64_t pages, objects, held_pages, held_objects;
+};
+void model_extent(const struct world *w, uint32_t tenant, const struct item *but,
+		  struct extent *ret);
+void model_key_refresh(struct world *w, struct model_key *k);
+/* All of that tenant's goes, leased and pinned or not: begun, done. */
+void model_purge(struct world *w, uint32_t tenant);
+void model_purged(struct world *w, uint32_t tenant);
+uint64_t model_most_length(const struct model_key *k);
+
+/* limits.c */
+void limits_apply(struct world *w);		/* to a node that has just started */
+void limits_set(struct world *w, uint32_t tenant, const struct larder_limits *l);
+void limits_change(struct world *w);		/* some of somebody's */
+void limits_lift(struct world *w);		/* all, of all */
+void limits_look(struct world *w);		/* what is there changed, or time went on */
+bool limits_allow_quota(const struct world *w, const struct item *it);
+bool limits_allow_lease_quota(const struct world *w, const struct item *it);
+bool limits_allow_pin_quota(const struct world *w, const struct item *it);
+bool limits_allow_throttled(const struct world *w, const struct op *op);
+bool limits_guaranteed(const struct world *w, const struct op *op);
+/* May @k have been evicted since @since_seq? */
+bool limits_may_evict(const struct world *w, const struct model_key *k, uint64_t since_seq);
+
+/* fills.c */
+void fill_taken(struct world *w, struct item *it);
+/* Something begins that ends fill leases of @k; of lease @id only, unless that is 0. */
+void fill_ends(struct world *w, struct model_key *k, uint64_t id);
+void fill_ends_all(struct world *w);		/* a crash */
+void fill_look(struct world *w);		/* time went on, connections ended */
+uint64_t fill_count(struct world *w);		/* that the ledger says */
+
+/* list.c */
+void list_actor(struct world *w, struct client *c);
+void list_calm(struct world *w);
+
+/* tenants.c */
+void tenants_booted(struct world *w);
+void tenants_purge(struct world *w);		/* somebody goes */
+void tenants_turn(struct world *w);
+void tenants_finish(struct world *w);		/* all are back */
+bool tenants_away_now(const struct world *w, const struct op *op);
+bool tenants_away(const struct world *w, const struct op *op);
+/* It reads another's, who was away meanwhile: what it shares ended with that. */
+bool tenants_not_shared(const struct item *it);
+void tenants_open_shared(struct world *w, struct client *c);
+struct model_key *tenants_shared_key(struct world *w, const struct client *c);
+
+/* exact_*.c */
+void exact_limits(struct world *w);
+void exact_promises(struct world *w);
+void exact_ends(struct world *w);
+void exact_spaces(struct world *w);
+/* Everybody has what is shared with it open. */
+void spaces_shared(struct world *w);
 
 /* ops.c */
 struct op *op_new(struct world *w, uint32_t client, uint8_t opcode);
@@ -340,6 +458,8 @@ void op_begin_call(struct op *op);
 void op_end_call(struct op *op, int status, uint32_t states);
 bool op_resent(const struct op *op);
 bool status_is_uncertain(int status);
+/* That, or its tenant was away. */
+bool op_uncertain(const struct op *op, int status);
 void kept_add(struct world *w, uint8_t *bytes, size_t size);
 void kept_check(struct world *w);
 
@@ -347,6 +467,7 @@ void kept_check(struct world *w);
 void actor_round(struct world *w);
 void actor_open_spaces(struct world *w, struct client *c);
 void actor_streams(struct world *w, bool finish);
+void actor_start(struct world *w, struct client *c);
 
 /* calm.c */
 void calm_round(struct world *w, bool last);
@@ -364,7 +485,10 @@ void calm_connect(struct world *w, struct client *c);
 void calm_rest(struct world *w);
 uint64_t calm_bound(const struct world *w);
 
+void calm_equal(struct world *w, const char *what, uint64_t have, uint64_t want);
+
 /* hard.c */
+void hard_come_back(struct world *w);
 void hard_credits(struct world *w);
 void hard_waiters(struct world *w);
 void hard_reader(struct world *w);

@@ -126,6 +126,7 @@ void world_client_open(struct world *w, struct client *c)
 	if (r < 0)
 		sim_fail(w, "larder_open_stepped: %s", strerror(-r));
 	memset(c->ns_open, 0, sizeof(c->ns_open));
+	c->shared_open = false;
 }
 
 /* Who is inside a synchronous call is stepped by that call. */
@@ -271,6 +272,7 @@ int world_turn(struct world *w)
 	if (w->die_now && w->node)
 		host_die(w);
 	w->die_now = false;
+	tenants_turn(w);
 	world_time(w, work);
 	model_refresh(w);
 	return work;
@@ -282,7 +284,7 @@ void world_open(struct world *w)
 {
 	struct prng root;
 	struct prng *const rngs[] = { &w->knob_rng, &w->time_rng, &w->net_rng, &w->fault_rng,
-				      &w->op_rng, &w->node_rng, &w->client_rng };
+				      &w->op_rng, &w->node_rng, &w->client_rng, &w->more_rng };
 
 	prng_seed(&root, w->seed);
 	for (unsigned i = 0; i < ARRAY_SIZE(rngs); i++)

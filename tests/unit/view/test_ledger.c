@@ -156,12 +156,34 @@ static void latency__lands_in_the_bucket_of_its_bound(void **state)
 	assert_true(l->latency[0].sum_ns[LARDER_LATENCY_PUT] == 0);
 }
 
+/* One name is one row of every table that is made from it, however often its tenant was purged. */
+static void slot__of_a_purged_tenant_is_its_again(void **state)
+{
+	struct ledger *l = *state;
+	uint32_t slot = ledger_slot(l, 5, "again");
+
+	assert_int_not_equal(ledger_slot(l, 6, "other"), slot);
+	ledger_count(&ledger_usage(l, 0, slot)->put_new, 3);
+	assert_int_equal(ledger_slot(l, 9, "again"), slot);
+	assert_true(l->names[slot].id == 9);
+	assert_true(ledger_usage(l, 0, slot)->put_new == 3);
+	assert_int_equal(ledger_slot(l, 9, "again"), slot);
+}
+
+static uint32_t slot_of(struct ledger *l, uint32_t id)
+{
+	char name[16];
+
+	(void)snprintf(name, sizeof(name), "t%u", id);
+	return ledger_slot(l, id, name);
+}
+
 static void *assign_slots(void *user)
 {
 	struct ledger *l = user;
 
-	for (uint64_t id = 0; id < 40; id++)
-		(void)ledger_slot(l, id, "t");
+	for (uint32_t id = 0; id < 40; id++)
+		(void)slot_of(l, id);
 	return NULL;
 }
 
@@ -175,8 +197,8 @@ static void slot__two_threads_agree(void **state)
 		assert_int_equal(pthread_create(&t[i], NULL, assign_slots, l), 0);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(pthread_join(t[i], NULL), 0);
-	for (uint64_t id = 0; id < 40; id++)
-		seen |= 1ull << ledger_slot(l, id, "t");
+	for (uint32_t id = 0; id < 40; id++)
+		seen |= 1ull << slot_of(l, id);
 	assert_true(seen == (1ull << 40) - 1);
 }
 
@@ -190,6 +212,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(slot__is_found_by_id_and_the_last_is_shared, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(latency__lands_in_the_bucket_of_its_bound, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(slot__of_a_purged_tenant_is_its_again, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(slot__two_threads_agree, setup, teardown),
 	};
