@@ -209,7 +209,7 @@ static void lease_batch(struct larder_client *c, uint32_t ns, unsigned first, ui
 		key_of(first + i, keys[i]);
 		items[i] = (struct larder_item){ .key = keys[i], .key_len = strlen(keys[i]) };
 	}
-	(void)lease(c, ns, items, BATCH, id, 10000);
+	(void)lease(c, ns, items, BATCH, id, 600000);
 }
 
 static void release_batch(struct larder_client *c, uint32_t ns, uint64_t id,
@@ -375,7 +375,8 @@ static void mooncake_3741_a_put_over_quota_is_told_or_makes_room(void **state)
 
 static int setup(void **state)
 {
-	node_setup(&node, "[memory]\nsize = 64M\n[node]\nreactors = 2\n");
+	node_setup(&node, "[memory]\nsize = 64M\n[node]\nreactors = 2\n"
+		   "[engine]\nlease_max = 600000\n");
 	node_start(&node);
 	return 0;
 }

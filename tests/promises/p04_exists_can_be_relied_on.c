@@ -44,7 +44,7 @@ static void P4_leased_objects_outlive_a_flood(void **state)
 		key_of(key, sizeof(key), "kept", i);
 		assert_int_equal(promise_put(c, ns, key, LENGTH, i), LARDER_OK);
 	}
-	assert_int_equal(lease_all(c, ns, 60000, &run), KEYS);
+	assert_int_equal(lease_all(c, ns, 600000, &run), KEYS);
 	assert_int_equal(run, KEYS);
 	for (unsigned i = 0; i < FLOOD; i++) {
 		key_of(key, sizeof(key), "flood", i);
@@ -85,5 +85,6 @@ static void P4_delete_and_flush_are_busy_unless_forced(void **state)
 	larder_close(c);
 }
 
-PROMISE("", cmocka_unit_test(P4_leased_objects_outlive_a_flood),
+PROMISE("[engine]\nlease_max = 600000\n",
+	cmocka_unit_test(P4_leased_objects_outlive_a_flood),
 	cmocka_unit_test(P4_delete_and_flush_are_busy_unless_forced))

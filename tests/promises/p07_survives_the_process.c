@@ -64,7 +64,7 @@ static void P7_leases_pins_and_descriptors_survive(void **state)
 	assert_int_equal(larder_ns_open(c, "described", &d, LARDER_NS_CREATE, 5000, &ns), 0);
 	assert_int_equal(promise_put(c, ns, "leased", 4096, 1), LARDER_OK);
 	assert_int_equal(promise_put(c, ns, "pinned", 4096, 2), LARDER_OK);
-	assert_int_equal(promise_ask(c, LARDER_OP_LEASE, ns, "leased", 0, 9, 50000, NULL),
+	assert_int_equal(promise_ask(c, LARDER_OP_LEASE, ns, "leased", 0, 9, 500000, NULL),
 			 LARDER_OK);
 	assert_int_equal(promise_ask(c, LARDER_OP_PIN, ns, "pinned", LARDER_F_HARD, 0, 0, NULL),
 			 LARDER_OK);
@@ -89,5 +89,6 @@ static void P7_leases_pins_and_descriptors_survive(void **state)
 	larder_close(c);
 }
 
-PROMISE("", cmocka_unit_test(P7_acknowledged_stays_and_deleted_stays_away),
+PROMISE("[engine]\nlease_max = 600000\n",
+	cmocka_unit_test(P7_acknowledged_stays_and_deleted_stays_away),
 	cmocka_unit_test(P7_leases_pins_and_descriptors_survive))

@@ -67,7 +67,7 @@ static void P8_evict_own_takes_its_own_and_keeps_leases(void **state)
 		assert_int_equal(promise_put(c, ns, key_of(i), LENGTH, i), LARDER_OK);
 		if (i < leased)
 			assert_int_equal(promise_ask(c, LARDER_OP_LEASE, ns, key_of(i), 0, 1,
-						     60000, NULL), LARDER_OK);
+						     600000, NULL), LARDER_OK);
 		assert_true(tenant_stat("lenient", NULL, "resident_bytes") <= 4 << 20);
 	}
 	for (unsigned i = 0; i < leased; i++)
@@ -75,7 +75,7 @@ static void P8_evict_own_takes_its_own_and_keeps_leases(void **state)
 	assert_int_equal(tenant_stat("lenient", "refused_by", "resident_bytes"), 0);
 	/* its own leases fill the cap: now it is refused */
 	for (unsigned i = 0; i < 3 * CAP; i++)
-		(void)promise_ask(c, LARDER_OP_LEASE, ns, key_of(i), 0, 1, 60000, NULL);
+		(void)promise_ask(c, LARDER_OP_LEASE, ns, key_of(i), 0, 1, 600000, NULL);
 	assert_int_equal(promise_put(c, ns, "one-more", LENGTH, 1), LARDER_QUOTA);
 	assert_int_equal(tenant_stat("lenient", "refused_by", "resident_bytes"), 1);
 	for (unsigned i = 0; i < CAP; i++)
@@ -96,8 +96,8 @@ static void P8_no_space_only_when_nothing_may_go(void **state)
 		r = promise_put(c, ns, key_of(i), LENGTH, i);
 		if (r != LARDER_OK)
 			break;
-		assert_int_equal(promise_ask(c, LARDER_OP_LEASE, ns, key_of(i), 0, 5, 60000, NULL),
-				 LARDER_OK);
+		assert_int_equal(promise_ask(c, LARDER_OP_LEASE, ns, key_of(i), 0, 5, 600000,
+					     NULL), LARDER_OK);
 	}
 	assert_int_equal(r, LARDER_NO_SPACE);
 	assert_true(i > 800);		/* of the 1,024 pages, less what other tenants leased */
@@ -158,7 +158,8 @@ static void P8_draining_takes_nothing_new(void **state)
 	larder_close(c);
 }
 
-PROMISE("", cmocka_unit_test(P8_reject_refuses_and_counts),
+PROMISE("[engine]\nlease_max = 600000\n",
+	cmocka_unit_test(P8_reject_refuses_and_counts),
 	cmocka_unit_test(P8_evict_own_takes_its_own_and_keeps_leases),
 	cmocka_unit_test(P8_draining_takes_nothing_new),
 	cmocka_unit_test(P8_throttled_tells_when_to_come_again),
