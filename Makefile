@@ -50,7 +50,7 @@ ALL_LIBS := -lisal -lxxhash -lcrypto
 
 include mk/rules.mk
 include mk/programs.mk
-include mk/ctl.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk mk/fault.mk
+include mk/ctl.mk mk/fsview.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk mk/fault.mk
 include mk/tests.mk
 
 # --- what people type ---
