@@ -9,6 +9,9 @@
 FUZZ_SECONDS ?= 30
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_REPLAYS := $(FUZZ_TARGETS:%=$(B)/tests/fuzz/replay_%)
+FUZZ_DEPS_fuzz_fsview := base
+# sources that are in no module
+FUZZ_SRCS_fuzz_fsview := fsview/tree.c
 fuzz_deps = $(or $(FUZZ_DEPS_$(1)),wire base)
 
 define fuzz
@@ -18,14 +21,14 @@ $(B)/obj/tests/fuzz/replay_$(1).o: tests/fuzz/replay.c
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(BASE_CFLAGS) -DFUZZ_CORPUS='"tests/fuzz/corpus/$(1)"' -MMD -MP -c $$< -o $$@
 
 $(B)/tests/fuzz/replay_$(1): $(B)/obj/tests/fuzz/$(1).o $(B)/obj/tests/fuzz/replay_$(1).o \
-		$(call archives,$(call fuzz_deps,$(1)))
+		$(call objs,$(FUZZ_SRCS_$(1))) $(call archives,$(call fuzz_deps,$(1)))
 	@mkdir -p $$(@D)
 	@echo "  LD    $$@"
 	$$(Q)$$(CC) $$(LDFLAGS) $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group \
 		-o $$@ $$(ALL_LIBS)
 
 # one compilation of everything: sanitizer coverage wants the library's code, too
-$(B)/fuzz/$(1): tests/fuzz/$(1).c tests/fuzz/fuzz.h $(wildcard appliance/*/*.h) $(foreach m,$(call fuzz_deps,$(1)),$(SRCS_$(m)))
+$(B)/fuzz/$(1): tests/fuzz/$(1).c tests/fuzz/fuzz.h $(wildcard appliance/*/*.h) $(FUZZ_SRCS_$(1)) $(foreach m,$(call fuzz_deps,$(1)),$(SRCS_$(m)))
 	@mkdir -p $$(@D)
 	@echo "  FUZZ  $$@"
 	$$(Q)$$(CLANG) $$(CPPFLAGS) -std=gnu11 -g -O1 -pthread -fsanitize=fuzzer,address,undefined \
