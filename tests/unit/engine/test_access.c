@@ -264,6 +264,32 @@ static void P9_share__by_name_of_what_is_to_come(void **state)
 	fixture_close(&f);
 }
 
+/* Readers are bits in several words: each of those is its own, at both ends of them. */
+static void P9_share__tells_70_tenants_apart(void **state)
+{
+	static const uint32_t readers[] = { 1, 5, 63, 64, 65, 69 };
+	struct fixture f = {}, g;
+
+	fixture_open(&f, 64);
+	g = f;
+	for (uint32_t i = 1; i < 70; i++) {
+		char name[16];
+		uint32_t tenant;
+
+		(void)snprintf(name, sizeof(name), "tenant-%u", i);
+		assert_int_equal(engine_tenant_add(f.engine, name, &tenant), 0);
+		assert_int_equal(tenant, i);
+	}
+	assert_int_equal(put(&f, "k", 1, 10), LARDER_OK);
+	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
+		share(&f, "ns", readers[i]);
+		for (g.tenant = 1; g.tenant < 70; g.tenant++)
+			assert_int_equal(touch(&g, "k"), g.tenant == readers[i] ?
+							 LARDER_OK : LARDER_NOT_FOUND);
+	}
+	fixture_close(&f);
+}
+
 /* A reader that waits for a key when the sharing ends is not given the value. */
 static void P9_share__ends_under_a_waiting_reader(void **state)
 {
@@ -367,6 +393,7 @@ int main(void)
 		cmocka_unit_test(P10_put__of_another_length_is_refused),
 		cmocka_unit_test(P9_share__reads_and_changes_nothing),
 		cmocka_unit_test(P9_share__by_name_of_what_is_to_come),
+		cmocka_unit_test(P9_share__tells_70_tenants_apart),
 		cmocka_unit_test(P9_share__ends_under_a_waiting_reader),
 		cmocka_unit_test(retire__only_what_is_empty),
 		cmocka_unit_test(retire__under_a_put_that_waits_for_its_key),

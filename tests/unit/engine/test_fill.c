@@ -202,6 +202,26 @@ static void end_by_departure(struct fixture *f)
 	assert_int_equal(f->ledger->usage[0].fills_lapsed, 1);
 }
 
+/* A retry by the same id, on a new connection: the old one's end, if late, is nobody's end. */
+static void fill__goes_with_the_retry_to_its_new_holder(void **state)
+{
+	struct fixture f = {};
+
+	fixture_open(&f, 64);
+	assert_int_equal(fill(&f, "k", 1, 10), LARDER_FILL);
+	assert_int_equal(fill(&f, "k", 1, 20), LARDER_FILL);
+	engine_fills_release(f.r, 10);
+	assert_int_equal(counts(&f).fills, 1);
+	assert_int_equal(f.ledger->usage[0].fills_lapsed, 0);
+	assert_int_equal(fill(&f, "k", 2, 30), LARDER_NOT_FOUND);
+	engine_fills_release(f.r, 20);
+	assert_int_equal(counts(&f).fills, 0);
+	assert_int_equal(f.ledger->usage[0].fills_lapsed, 1);
+	assert_int_equal(fill(&f, "k", 2, 30), LARDER_FILL);
+	engine_fills_release(f.r, 30);
+	fixture_close(&f);
+}
+
 static void end_by_time(struct fixture *f)
 {
 	assert_int_equal(engine_next_deadline(f->r), f->now_ns + ABSENT_MS * NSEC_PER_MSEC);
@@ -556,6 +576,7 @@ int main(void)
 		cmocka_unit_test(fill__ends_by_abort),
 		cmocka_unit_test(fill__ends_by_delete),
 		cmocka_unit_test(fill__ends_by_flush),
+		cmocka_unit_test(fill__goes_with_the_retry_to_its_new_holder),
 		cmocka_unit_test(fill__time_is_the_askers_and_bounded),
 		cmocka_unit_test(fill__a_gap_moves_it),
 		cmocka_unit_test(fill__not_for_whose_deadline_passed),

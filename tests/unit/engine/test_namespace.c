@@ -118,6 +118,57 @@ static void list__prefix_and_limits(void **state)
 	fixture_close(&f);
 }
 
+struct meddler {
+	struct fixture *f;
+	struct engine_reactor *other;
+	uint32_t told;
+};
+
+/* What another reactor may do while this one is told of @key: delete it, and put something new. */
+static bool meddle(void *user, const void *key, size_t key_len, const struct larder_stat *st)
+{
+	struct meddler *m = user;
+	uint64_t pages = counts(m->f).free_pages, records = counts(m->f).free_records;
+	struct request q;
+
+	assert_int_equal(key_len, 3);
+	assert_memory_equal(key, "old", 3);
+	assert_int_equal(st->size_bytes, 5000);
+	request_init(&q, m->f, LARDER_OP_DELETE, "old");
+	assert_int_equal(request_run(m->other, &q), LARDER_OK);
+	/* gone for everybody, and its record and pages are nobody else's yet */
+	assert_int_equal(presence(m->f, "old"), LARDER_ABSENT);
+	assert_int_equal(counts(m->f).doomed, 1);
+	assert_int_equal(counts(m->f).references, 1);
+	assert_int_equal(counts(m->f).free_pages, pages);
+	assert_int_equal(counts(m->f).free_records, records);
+	assert_int_equal(put_on(m->f, m->other, "new", 2, 100), LARDER_OK);
+	m->told++;
+	return true;
+}
+
+static void list__holds_what_it_tells(void **state)
+{
+	struct fixture f = { .config.reactors = 2 };
+	struct meddler m = { .f = &f };
+	struct request q;
+
+	fixture_open(&f, 64);
+	m.other = engine_reactor(f.engine, 1);
+	assert_int_equal(put(&f, "old", 1, 5000), LARDER_OK);
+	request_init(&q, &f, LARDER_OP_LIST, "old");
+	q.op.max = 10;
+	q.op.list = meddle;
+	q.op.list_user = &m;
+	assert_int_equal(request_run(f.r, &q), LARDER_OK);
+	assert_int_equal(m.told, 1);
+	assert_int_equal(counts(&f).doomed, 0);
+	assert_int_equal(counts(&f).references, 0);
+	assert_int_equal(counts(&f).objects, 1);
+	assert_int_equal(touch(&f, "new"), LARDER_OK);
+	fixture_close(&f);
+}
+
 /* --- flush -------------------------------------------------------------------------------- */
 
 static void flush__takes_its_namespace_only(void **state)
@@ -319,6 +370,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(list__under_churn_tells_each_steady_key_once),
 		cmocka_unit_test(list__prefix_and_limits),
+		cmocka_unit_test(list__holds_what_it_tells),
 		cmocka_unit_test(flush__takes_its_namespace_only),
 		cmocka_unit_test(foreign__namespace_is_not_found),
 		cmocka_unit_test(viewer__reads_any_and_touches_nothing),
