@@ -138,6 +138,32 @@ static void parts__each_byte_once(void **state)
 	rig_stop(r);
 }
 
+/* All but the first byte is no value: what was in those pages before must not be given out. */
+static void parts__first_and_last_byte_are_due(void **state)
+{
+	struct rig *r = rig_start();
+	struct peer *p = peer_login(r);
+	uint32_t ns = peer_open_ns(p);
+	size_t len = 100000;
+	_cleanup_free_ uint8_t *v = value_make("k", len);
+	uint64_t put;
+
+	assert_int_equal(part_begin(p, ns, "k", len, &put), LARDER_OK);
+	assert_int_equal(part(p, put, v, 1, len - 1), LARDER_OK);
+	assert_int_equal(part_commit(p, put, v, len, false), LARDER_BAD_REQUEST);
+	assert_int_equal(peer_get(p, ns, "k", len), LARDER_NOT_FOUND);
+	assert_int_equal(part(p, put, v, 0, 1), LARDER_OK);
+	assert_int_equal(part_commit(p, put, v, len, false), LARDER_OK);
+	assert_int_equal(part_begin(p, ns, "l", len, &put), LARDER_OK);
+	assert_int_equal(part(p, put, v, 0, len - 1), LARDER_OK);
+	assert_int_equal(part_commit(p, put, v, len, false), LARDER_BAD_REQUEST);
+	assert_int_equal(part(p, put, v, len - 1, 1), LARDER_OK);
+	assert_int_equal(part_commit(p, put, v, len, false), LARDER_OK);
+	peer_close(p);
+	rig_check_released(r);
+	rig_stop(r);
+}
+
 static void parts__limits(void **state)
 {
 	struct rig *r = rig_start();
@@ -463,6 +489,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts__any_order),
 		cmocka_unit_test(parts__each_byte_once),
+		cmocka_unit_test(parts__first_and_last_byte_are_due),
 		cmocka_unit_test(parts__limits),
 		cmocka_unit_test(parts__bad_checks),
 		cmocka_unit_test(parts__lost_in_every_stage),

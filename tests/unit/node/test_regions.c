@@ -287,6 +287,67 @@ static void region_del__waits_for_its_transfers(void **state)
 	rig_stop(r);
 }
 
+static void part_from(struct peer *p, uint64_t put, uint64_t offset, uint64_t length)
+{
+	const struct wire_put_part w = { .put = put, .offset = offset, .length = length,
+					 .gate = gate_arm(p), .n_segs = 1 };
+	const struct wire_seg seg = { .region = 1, .offset = offset, .length = (uint32_t)length };
+	struct draft d;
+
+	draft_begin(&d);
+	wire_append(&d.w, &w, sizeof(w));
+	wire_append(&d.w, &seg, sizeof(seg));
+	draft_finish(&d, p, LARDER_OP_PUT_PART, 0);
+	peer_write(p, d.buffer, d.length);
+}
+
+/* A part that is under way has given its bytes already, though none of them may be here. */
+static void parts__that_overlap_one_under_way_are_refused(void **state)
+{
+	static const struct {
+		uint64_t from, to;
+	} second[] = {
+		{ MIB, 3 * MIB }, { 3 * MIB - 1, REGION_BYTES }, { 0, MIB + 1 },
+		{ MIB + 7, MIB + 8 }, { 0, REGION_BYTES },
+	};
+	struct rig *r = shm_start();
+	struct peer *p = peer_login(r);
+	uint32_t ns = peer_open_ns(p);
+	const struct wire_put w = { .c = { .ns = ns }, .length = REGION_BYTES,
+				    .digest = key_digest(0, "k", 1), .key_len = 1 };
+	struct memory m;
+	struct draft d;
+
+	memory_make(&m, p);
+	assert_int_equal(region_add(p, &m, 1), LARDER_OK);
+	for (size_t i = 0; i < ARRAY_SIZE(second); i++) {
+		struct wire_put_abort a;
+		uint64_t first_id;
+
+		draft_begin(&d);
+		wire_append(&d.w, &w, sizeof(w));
+		wire_append(&d.w, "k", 1);
+		draft_finish(&d, p, LARDER_OP_PUT_BEGIN, 0);
+		peer_write(p, d.buffer, d.length);
+		assert_int_equal(peer_status(p), LARDER_OK);
+		a.put = p->reply.u.put_begun.put;
+		first_id = p->next_id;
+		part_from(p, a.put, MIB, 2 * MIB);
+		part_from(p, a.put, second[i].from, second[i].to - second[i].from);
+		/* the second is answered first: the first was under way */
+		assert_int_equal(peer_status(p), LARDER_BAD_REQUEST);
+		assert_int_equal(p->h.request_id, first_id + 1);
+		assert_int_equal(peer_status(p), LARDER_OK);
+		assert_int_equal(p->h.request_id, first_id);
+		peer_request(p, LARDER_OP_PUT_ABORT, &a, sizeof(a));
+		assert_int_equal(peer_status(p), LARDER_OK);
+	}
+	peer_close(p);
+	memory_drop(&m, true);
+	rig_check_released(r);
+	rig_stop(r);
+}
+
 static void disconnect__in_the_middle(void **state)
 {
 	struct rig *r = shm_start();
@@ -396,6 +457,7 @@ int main(void)
 		cmocka_unit_test(gate__taken_ends_a_get),
 		cmocka_unit_test(cancel__stops_at_the_next_piece),
 		cmocka_unit_test(region_del__waits_for_its_transfers),
+		cmocka_unit_test(parts__that_overlap_one_under_way_are_refused),
 		cmocka_unit_test(disconnect__in_the_middle),
 		cmocka_unit_test(viewer__reads_and_nothing_else),
 	};
