@@ -199,7 +199,6 @@ LARDER_PUBLIC int larder_node_open(const struct larder_node_config *config,
 	n->config.boot_id = n->boot_id;
 	n->config.environment = NULL;	/* copied into clock and random */
 	node_take_environment(n, config->environment);
-	(void)pthread_mutex_init(&n->gap_lock, NULL);	/* can't fail with default attributes */
 	node_tenants_init(&n->tenants);
 	node_purges_init(&n->purges);
 	int r = node_open_parts(n);
@@ -227,7 +226,6 @@ LARDER_PUBLIC void larder_node_close(struct larder_node *n)
 		n->ledger = ledger_close(n->ledger);
 	node_purges_done(&n->purges);
 	node_tenants_done(&n->tenants);
-	(void)pthread_mutex_destroy(&n->gap_lock);
 	explicit_bzero(n->dummy_secret, sizeof(n->dummy_secret));
 	free(n);
 }

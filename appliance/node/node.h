@@ -154,9 +154,6 @@ struct larder_node {
 	bool draining;
 	uint64_t connections;
 	uint64_t unauthenticated;
-
-	pthread_mutex_t gap_lock;
-	uint64_t forgiven_ns;		/* leases were moved for every gap up to here */
 };
 
 /* shares.c: tells the engine again, after a tenant came. 0 or -ENOMEM. */

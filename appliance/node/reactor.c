@@ -2,12 +2,11 @@
 /*
  * A reactor and its turn. The order of a turn: look at the clock and forgive a gap, take what the
  * transports have, small things first, take what the engine has, try what waits for a region, hand
- * out bytes in fair
- * turns, look for those whose time is over, publish.
+ * out bytes in fair turns, look for those whose time is over, publish.
  *
  * Promise 12: a gap of over a second between two turns is time in which nobody looked. It moves
  * every deadline that measures a peer's silence; those of requests stay. Leases belong to all
- * reactors, so their part of the gap is what no reactor has forgiven yet.
+ * reactors: each tells the engine of the gap that it saw, and the engine counts it once.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -121,17 +120,6 @@ void node_reactor_complain(struct reactor *r, const char *fmt, ...)
 	r->next_complaint_ns = r->now_ns + NSEC_PER_SEC;
 }
 
-static void reactor_forgive_leases(struct larder_node *n, uint64_t from_ns, uint64_t to_ns)
-{
-	(void)pthread_mutex_lock(&n->gap_lock);
-	from_ns = MAX(from_ns, n->forgiven_ns);
-	if (to_ns > from_ns) {
-		engine_forgive(n->engine, to_ns - from_ns);
-		n->forgiven_ns = to_ns;
-	}
-	(void)pthread_mutex_unlock(&n->gap_lock);
-}
-
 static void reactor_look_at_clock(struct reactor *r)
 {
 	struct larder_node *n = r->node;
@@ -151,7 +139,7 @@ static void reactor_look_at_clock(struct reactor *r)
 	}
 	list_for_each(it, &r->sessions)
 		node_session_forgive(list_entry(it, struct session, link), now - last);
-	reactor_forgive_leases(n, last, now);
+	engine_forgive(n->engine, now - last);
 	engine_turn(r->engine, now);
 	node_count(&n->ledger->node->gaps, 1);
 	log_warning(&n->log, "reactor %u did not look for %llu ms: silence in it is held against "

@@ -91,6 +91,31 @@ static void P3_the_second_waits_and_is_told(void **state)
 	assert_int_equal((s[0].status == LARDER_CONFLICT) + (s[1].status == LARDER_CONFLICT), 1);
 }
 
+/* In parts the second is told at its commit, which carries the checks. */
+static void P3_parts_of_a_present_key_are_compared_at_the_commit(void **state)
+{
+	for (int t = NODE_TCP; t <= NODE_SHM; t++) {
+		struct larder_client *c = node_client(&node, (enum node_transport)t);
+		uint32_t ns = node_namespace(c, "parts");
+		const char *key = node_transport_name((enum node_transport)t);
+
+		assert_int_equal(promise_put(c, ns, key, LENGTH, 1), LARDER_OK);
+		for (uint64_t seed = 1; seed <= 2; seed++) {
+			uint8_t *value = promise_value(LENGTH, seed);
+			struct larder_put_stream *s;
+
+			assert_int_equal(larder_put_begin(c, ns, key, strlen(key), LENGTH, 20000,
+							  &s), LARDER_OK);
+			assert_int_equal(larder_put_part(s, 0, value, LENGTH), LARDER_OK);
+			assert_int_equal(larder_put_commit(s), seed == 1 ? LARDER_EXISTS_SAME :
+									   LARDER_CONFLICT);
+			free(value);
+		}
+		assert_int_equal(promise_get(c, ns, key, LENGTH, 1), LARDER_OK);
+		larder_close(c);
+	}
+}
+
 static void P3_waiting_is_bounded_and_a_choice(void **state)
 {
 	struct larder_client *c = node_client(&node, NODE_TCP);
@@ -113,4 +138,5 @@ static void P3_waiting_is_bounded_and_a_choice(void **state)
 
 PROMISE("", cmocka_unit_test(P3_same_is_same_and_other_is_conflict),
 	cmocka_unit_test(P3_the_second_waits_and_is_told),
+	cmocka_unit_test(P3_parts_of_a_present_key_are_compared_at_the_commit),
 	cmocka_unit_test(P3_waiting_is_bounded_and_a_choice))

@@ -85,6 +85,33 @@ static void P4_delete_and_flush_are_busy_unless_forced(void **state)
 	larder_close(c);
 }
 
+/* A lease ends at its time, and not a moment before. */
+static void P4_a_lease_lasts_as_long_as_it_was_granted(void **state)
+{
+	struct larder_client *c = node_client(&node, NODE_TCP);
+	uint32_t ns = node_namespace(c, "times");
+	uint64_t start, end, objects, bytes;
+	struct larder_stat st;
+
+	assert_int_equal(promise_put(c, ns, "k", LENGTH, 1), LARDER_OK);
+	start = now_ms();
+	assert_int_equal(promise_ask(c, LARDER_OP_LEASE, ns, "k", 0, 3, 1500, NULL), LARDER_OK);
+	assert_int_equal(larder_stat(c, ns, "k", 1, 0, 5000, &st), LARDER_OK);
+	assert_true(st.lease_ms <= 1500);
+	while (larder_delete(c, ns, "k", 1, 0, 5000) == LARDER_BUSY)
+		assert_true(now_ms() < start + 15000);
+	end = now_ms();
+	assert_true(end >= start + 1500);
+	/* and a flush that is forced asks no lease */
+	assert_int_equal(promise_put(c, ns, "k", LENGTH, 1), LARDER_OK);
+	assert_int_equal(promise_ask(c, LARDER_OP_LEASE, ns, "k", 0, 4, 600000, NULL), LARDER_OK);
+	assert_int_equal(larder_ns_flush(c, ns, true, 5000, &objects, &bytes), 0);
+	assert_int_equal(objects, 1);
+	assert_int_equal(promise_get(c, ns, "k", LENGTH, 1), LARDER_NOT_FOUND);
+	larder_close(c);
+}
+
 PROMISE("[engine]\nlease_max = 600000\n",
 	cmocka_unit_test(P4_leased_objects_outlive_a_flood),
-	cmocka_unit_test(P4_delete_and_flush_are_busy_unless_forced))
+	cmocka_unit_test(P4_delete_and_flush_are_busy_unless_forced),
+	cmocka_unit_test(P4_a_lease_lasts_as_long_as_it_was_granted))

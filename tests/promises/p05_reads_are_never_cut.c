@@ -90,6 +90,40 @@ static void P5_a_reader_that_stalls_holds_for_a_bounded_time(void **state)
 	larder_close(c);
 }
 
+/* Over shared memory the node writes into the reader's own: a delete in the middle cuts nothing. */
+static void P5_readers_by_shared_memory_are_not_cut_either(void **state)
+{
+	struct larder_client *c = node_client(&node, NODE_SHM), *d = node_client(&node, NODE_TCP);
+	uint32_t ns = node_namespace(c, "shared"), ns_d = node_namespace(d, "shared");
+	struct larder_region *region;
+	struct iovec iov;
+	unsigned whole = 0;
+
+	assert_int_equal(larder_region_alloc(c, BIG, 0, &region), 0);
+	iov = (struct iovec){ larder_region_addr(region), BIG };
+	for (uint64_t i = 0; i < 20; i++) {
+		struct larder_item item = { .key = "big", .key_len = 3, .iov = &iov, .iovcnt = 1 };
+		struct larder_batch b = { .opcode = LARDER_OP_GET, .ns = ns, .deadline_ms = 20000,
+					  .items = &item, .n_items = 1 }, *done;
+
+		assert_int_equal(promise_put(c, ns, "big", BIG, 100 + i), LARDER_OK);
+		assert_int_equal(larder_submit(c, &b), 0);
+		assert_int_equal(larder_delete(d, ns_d, "big", 3, LARDER_F_FORCE, 10000),
+				 LARDER_OK);
+		while (larder_poll(c, &done, 1) == 0)
+			sleep_ms(1);
+		assert_true(item.status == LARDER_OK || item.status == LARDER_NOT_FOUND);
+		if (item.status == LARDER_OK)
+			assert_int_equal(pattern_check(iov.iov_base, BIG, 100 + i), -1);
+		whole += item.status == LARDER_OK;
+	}
+	assert_true(whole > 0);
+	assert_int_equal(larder_region_free(region), 0);
+	larder_close(d);
+	larder_close(c);
+}
+
 PROMISE("[node]\nstall_timeout = 2000\n", cmocka_unit_test(P5_delete_waits_for_the_reader),
+	cmocka_unit_test(P5_readers_by_shared_memory_are_not_cut_either),
 	cmocka_unit_test(P5_eviction_and_a_short_lease_wait_for_the_reader),
 	cmocka_unit_test(P5_a_reader_that_stalls_holds_for_a_bounded_time))

@@ -103,7 +103,57 @@ static void P9_their_number_and_none_look_alike(void **state)
 	free(value);
 }
 
-/* A flood of one tenant at the other's expense: each has its objects still. */
+/* An operation on a list with one key, as it would never leave the library. */
+static int keys_message(uint8_t *message, uint8_t opcode, uint64_t id, uint32_t ns, const char *key,
+			uint32_t flags)
+{
+	struct wire_keys k = { .c.ns = ns, .c.deadline_ms = 5000, .c.flags = flags, .n_keys = 1,
+			       .lease_id = 1, .lease_ms = 1000 };
+	uint16_t len = (uint16_t)strlen(key);
+	struct wire_writer w;
+	int r;
+
+	wire_begin(&w, message, WIRE_MESSAGE_MAX);
+	wire_append(&w, &k, sizeof(k));
+	wire_append(&w, &len, sizeof(len));
+	wire_append(&w, key, len);
+	r = wire_finish(&w, opcode, 0, 0, id, 0);
+	assert_true(r > 0);
+	return r;
+}
+
+static void P9_no_operation_tells_theirs_from_none(void **state)
+{
+	static const struct {
+		uint8_t opcode;
+		uint32_t flags;
+	} ops[] = { { LARDER_OP_EXISTS, 0 }, { LARDER_OP_EXISTS, LARDER_F_LEASE },
+		    { LARDER_OP_EXISTS, LARDER_F_FILL }, { LARDER_OP_LEASE, 0 },
+		    { LARDER_OP_RELEASE, 0 }, { LARDER_OP_PIN, LARDER_F_HARD },
+		    { LARDER_OP_UNPIN, 0 }, { LARDER_OP_STAT, 0 },
+		    { LARDER_OP_DELETE, LARDER_F_FORCE } };
+	static uint8_t theirs_says[WIRE_MESSAGE_MAX], none_says[WIRE_MESSAGE_MAX];
+	static struct raw r;
+	uint8_t message[WIRE_MESSAGE_MAX];
+
+	raw_connect(&r, &node);
+	assert_int_equal(raw_handshake(&r, "demo", node.secret), LARDER_OK);
+	for (unsigned i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+		size_t a = answer(&r, message, keys_message(message, ops[i].opcode, 100 + i,
+							    their_ns, "theirs", ops[i].flags),
+				  theirs_says);
+		size_t b = answer(&r, message, keys_message(message, ops[i].opcode, 200 + i, 900,
+							    "theirs", ops[i].flags), none_says);
+
+		assert_int_equal(a, b);
+		assert_memory_equal(theirs_says, none_says, a);
+	}
+	raw_close(&r);
+	assert_int_equal(promise_get(theirs, their_ns, "theirs", LENGTH, 1), LARDER_OK);
+	assert_int_equal(larder_delete(theirs, their_ns, "theirs", 6, 0, 5000), LARDER_OK);
+	assert_int_equal(promise_put(theirs, their_ns, "theirs", LENGTH, 1), LARDER_OK);
+}
+
 static void P9_a_name_says_nothing_to_another_secret(void **state)
 {
 	static struct raw r;
@@ -125,5 +175,7 @@ static int add_tenant(void **state)
 PROMISE("", cmocka_unit_test_setup_teardown(P9_what_is_theirs_is_not_found, add_tenant,
 					    tenants_teardown),
 	cmocka_unit_test_setup_teardown(P9_their_number_and_none_look_alike, tenants_setup,
+					tenants_teardown),
+	cmocka_unit_test_setup_teardown(P9_no_operation_tells_theirs_from_none, tenants_setup,
 					tenants_teardown),
 	cmocka_unit_test(P9_a_name_says_nothing_to_another_secret))
