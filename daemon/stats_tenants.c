@@ -37,6 +37,7 @@ static json_t *stats_refused(const struct larder_usage *u)
 		{ "no_space", u->status[LARDER_NO_SPACE] },
 		{ "draining", u->status[LARDER_DRAINING] },
 		{ "not_admitted", u->put_not_admitted },
+		{ "layout_mismatch", u->layout_mismatches },
 	};
 	json_t *o = json_object();
 
@@ -79,6 +80,7 @@ static json_t *stats_tenant(const struct larder_gauges *g, const struct larder_u
 	stats_add(o, "fills_held", g->fills);
 	stats_add(o, "fills", u->fills);
 	stats_add(o, "fills_lapsed", u->fills_lapsed);
+	stats_add(o, "checksum_errors", u->checksum_errors);
 	(void)json_object_set_new(o, "refused_by", stats_refused(u));
 	return o;
 }

@@ -4,6 +4,7 @@
  * thread walks it and calls the caller's function, so that nothing waits for that.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -329,6 +330,18 @@ static void space_flush_reply(struct call *call, const struct wire_reply *r)
 		name_retired(n);
 }
 
+/* A flush that had to leave something: BUSY, as a DELETE of that would be. */
+static int space_kept(const struct wire_ns_flushed *done)
+{
+	char text[160];
+
+	(void)snprintf(text, sizeof(text), "%llu objects are leased or pinned hard and stay, %llu "
+		       "are gone: release them, or force it", (unsigned long long)done->kept,
+		       (unsigned long long)done->objects);
+	handle_error(text);
+	return LARDER_BUSY;
+}
+
 static int space_flush_call(struct larder_client *c, uint8_t opcode, uint32_t ns, bool force,
 			    uint32_t deadline_ms, uint64_t *ret_objects, uint64_t *ret_bytes)
 {
@@ -346,7 +359,7 @@ static int space_flush_call(struct larder_client *c, uint8_t opcode, uint32_t ns
 		*ret_objects = f.done.objects;
 	if (r == LARDER_OK && ret_bytes)
 		*ret_bytes = f.done.bytes;
-	return r;
+	return r == LARDER_OK && f.done.kept ? space_kept(&f.done) : r;
 }
 
 LARDER_PUBLIC int larder_ns_flush(struct larder_client *c, uint32_t ns, bool force,

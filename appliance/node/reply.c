@@ -135,6 +135,10 @@ void node_reply_status(struct request *r, int status)
 {
 	if (status == LARDER_QUOTA && r->op.limit < LARDER_LIMITS)
 		node_reply_over(r, r->op.limit);
+	else if (status == LARDER_QUOTA &&
+		 (r->opcode == LARDER_OP_PUT || r->opcode == LARDER_OP_PUT_BEGIN))
+		node_reply_error(r, status, 0, "not admitted: this namespace stores a key when it "
+				 "is put for the second time; put it again");
 	else
 		node_reply_error(r, status, 0, "%s", reply_sentence(status));
 }

@@ -40,8 +40,8 @@ static void why_fate(const json_t *why, char *out, size_t size)
 				       larder_status_text(control_status(status)) : "?",
 			       status ? status : "?");
 	else
-		(void)snprintf(out, size, "never seen (or deleted, expired, or gone before the "
-			       "record begins)");
+		(void)snprintf(out, size, "never seen (or deleted, expired, found bad, or gone "
+			       "before the record begins)");
 }
 
 static int why_print(const char *key, const json_t *why)

@@ -295,7 +295,8 @@ static void actor_flush(struct world *w, struct client *c)
 	if (status != LARDER_OK && status != LARDER_BUSY && !op_uncertain(&op, status) &&
 	    !(status == LARDER_THROTTLED && limits_allow_throttled(w, &op)))
 		sim_fail(w, "NS_FLUSH: %s: %s", larder_status_name(status), larder_last_error());
-	op_end_call(&op, status, 0);
+	/* BUSY: some were leased, the others may be gone */
+	op_end_call(&op, status == LARDER_BUSY ? LARDER_OK : status, 0);
 }
 
 /* --- faults that are the clients' ------------------------------------------------------------ */

@@ -138,6 +138,10 @@ struct larder_ns_info {
 /* Calls @fn for each; stops when it returns false. */
 int larder_ns_list(struct larder_client *c, bool (*fn)(void *user, const struct larder_ns_info *i),
 		   void *user, uint32_t deadline_ms);
+/*
+ * Deletes every object of a namespace. BUSY: some are leased or pinned hard and not forced; those
+ * stay, the others are gone and counted all the same.
+ */
 int larder_ns_flush(struct larder_client *c, uint32_t ns, bool force, uint32_t deadline_ms,
 		    uint64_t *ret_objects, uint64_t *ret_bytes);
 /*
@@ -224,6 +228,10 @@ int larder_list(struct larder_client *c, uint32_t ns, const void *prefix, size_t
  * handle, is the same fill lease; so use one of its own for each batch. Anyone may put the key
  * nevertheless. WAIT without FILL waits in the same way and is told NOT_FOUND where nothing came.
  * BUSY: too many wait already.
+ *
+ * What waits holds one of the connection's credits (larder_client_info.credits) until it ends. Who
+ * keeps as many waiting has none left for anything else, the PUT that they wait for included: keep
+ * fewer, or put by another handle.
  */
 
 /* One key of a batch. Everything it points to is the library's until the item is done. */
