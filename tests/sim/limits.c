@@ -50,6 +50,7 @@ static void limits_took(struct world *w, uint32_t tenant, const struct larder_li
 		t->squeezed_seq = w->seq;
 	t->unsafe_seq = w->seq;
 	t->limits = *l;
+	t->over_bytes = t->over_objects = UINT64_MAX;	/* what there is now, may stay */
 	t->squeezed = limits_squeeze(l);
 	w->squeezed |= t->squeezed;
 	limits_look(w);
@@ -75,6 +76,7 @@ void limits_apply(struct world *w)
 	for (uint32_t t = 0; t < w->knobs.tenants && w->knobs.limits; t++) {
 		int r = limits_tell(w, t, &w->tenant[t].limits);
 
+		w->tenant[t].over_bytes = w->tenant[t].over_objects = UINT64_MAX;
 		if (r < 0)
 			sim_fail(w, "limits of tenant %u after a start: %s", t, strerror(-r));
 	}
@@ -156,6 +158,42 @@ void limits_change(struct world *w)
 	if (!chance(&w->more_rng, 4))
 		limits_draw(w, &l);
 	limits_set(w, tenant, &l);
+}
+
+static void limits_watch_one(struct world *w, uint32_t tenant, const char *what,
+			     enum larder_limit limit, uint64_t have, uint64_t *over)
+{
+	uint64_t most = limits_of(&w->tenant[tenant].limits, limit);
+
+	if (have > most && have > *over)
+		sim_fail(w, "tenant %u grew to %" PRIu64 " %s, its cap is %" PRIu64, tenant, have,
+			 what, most);
+	*over = MIN(*over, have);
+}
+
+static bool limits_watch_tenant(void *user, const struct larder_node_tenant *t)
+{
+	struct world *w = user;
+	uint32_t i = (uint32_t)(t->name[7] - '0');	/* "tenant-0" */
+	struct tenant *one = &w->tenant[i];
+
+	if (one->gone)
+		return true;
+	limits_watch_one(w, i, "bytes", LARDER_LIMIT_resident_bytes, t->resident_bytes,
+			 &one->over_bytes);
+	limits_watch_one(w, i, "objects", LARDER_LIMIT_objects, t->objects, &one->over_objects);
+	return true;
+}
+
+void limits_watch(struct world *w)
+{
+	bool any = false;
+
+	for (uint32_t t = 0; t < w->knobs.tenants; t++)
+		any |= w->tenant[t].limits.value[LARDER_LIMIT_resident_bytes] ||
+		       w->tenant[t].limits.value[LARDER_LIMIT_objects];
+	if (any && w->node && !w->doom.dead)
+		larder_node_tenants(w->node, limits_watch_tenant, w);
 }
 
 /* --- what is felt by everybody --------------------------------------------------------------- */

@@ -233,6 +233,8 @@ struct tenant {
 	uint32_t n_past;
 	bool squeezed;			/* its writers evict its own */
 	uint64_t squeezed_seq;		/* they did until then */
+	/* more than its caps allow it may have only since before they were set */
+	uint64_t over_bytes, over_objects;
 	uint64_t unsafe_seq;		/* its guarantee did not keep all that it has until then */
 	bool gone;			/* removed: being purged, or soon back */
 	bool purging;
@@ -405,6 +407,7 @@ void limits_apply(struct world *w);		/* to a node that has just started */
 void limits_set(struct world *w, uint32_t tenant, const struct larder_limits *l);
 void limits_change(struct world *w);		/* some of somebody's */
 void limits_lift(struct world *w);		/* all, of all */
+void limits_watch(struct world *w);		/* nobody grows past a cap */
 void limits_look(struct world *w);		/* what is there changed, or time went on */
 bool limits_allow_quota(const struct world *w, const struct item *it);
 bool limits_allow_lease_quota(const struct world *w, const struct item *it);

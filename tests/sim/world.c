@@ -273,6 +273,7 @@ int world_turn(struct world *w)
 		host_die(w);
 	w->die_now = false;
 	tenants_turn(w);
+	limits_watch(w);
 	world_time(w, work);
 	model_refresh(w);
 	return work;
