@@ -224,6 +224,41 @@ static void exact_in_flight(struct world *w)
 	limits_lift(w);
 }
 
+static void exact_none(struct world *w)
+{
+	static const struct larder_limits none;
+
+	for (uint32_t t = 0; t < w->knobs.tenants; t++)
+		limits_set(w, t, &none);
+}
+
+/* However much others put into a node that is short: what is guaranteed stays. */
+static void exact_guarantee(struct world *w)
+{
+	struct larder_limits l = { 0 };
+	struct larder_gauges g;
+	struct larder_usage u;
+	struct budget b;
+
+	if (w->knobs.tenants < 2)
+		return;
+	exact_none(w);
+	exact_begin(w, &b);
+	(void)exact_put(w, b.k, b.v);
+	calm_rest(w);
+	ledger_look(w, b.k->tenant, &u, &b.gauges);
+	l.value[LARDER_LIMIT_guarantee_bytes] = b.gauges.resident_bytes;
+	limits_set(w, b.k->tenant, &l);
+	for (uint32_t i = 0; i < w->n_keys; i++)
+		if (w->key[i].tenant != b.k->tenant)
+			(void)exact_put(w, &w->key[i], 0);
+	calm_rest(w);
+	ledger_look(w, b.k->tenant, &u, &g);
+	calm_equal(w, "guaranteed bytes that others left", g.resident_bytes,
+		   b.gauges.resident_bytes);
+	exact_none(w);
+}
+
 void exact_limits(struct world *w)
 {
 	struct prng *r = &w->more_rng;
@@ -232,6 +267,8 @@ void exact_limits(struct world *w)
 		return;
 	if (chance(r, 2))
 		exact_evict_own(w);
+	if (w->knobs.guarantees)
+		exact_guarantee(w);
 	if (w->knobs.evicts)
 		return;		/* something may go, or not fit, for another reason */
 	exact_cap(w, chance(r, 2), chance(r, 2));

@@ -56,7 +56,8 @@ static void knobs_more(struct world *w, struct knobs *k)
 	struct prng *r = &w->more_rng;
 
 	k->limits = chance(r, 3);
-	k->guarantees = k->limits && k->evicts && chance(r, 2);
+	k->limits |= k->evicts && chance(r, 2);
+	k->guarantees = k->limits && k->evicts && !chance(r, 4);
 	k->shares = k->tenants > 1 && chance(r, 2);
 	k->ttl = chance(r, 4);
 	k->fills = chance(r, 2);

@@ -233,8 +233,7 @@ struct tenant {
 	uint32_t n_past;
 	bool squeezed;			/* its writers evict its own */
 	uint64_t squeezed_seq;		/* they did until then */
-	/* more than its caps allow it may have only since before they were set */
-	uint64_t over_bytes, over_objects;
+	uint64_t over_bytes;		/* more than its cap it has only since before that */
 	uint64_t unsafe_seq;		/* its guarantee did not keep all that it has until then */
 	bool gone;			/* removed: being purged, or soon back */
 	bool purging;
