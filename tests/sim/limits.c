@@ -160,8 +160,8 @@ void limits_change(struct world *w)
 	limits_set(w, tenant, &l);
 }
 
-/* Pages are taken before they are written, so here is no delay: objects that were being written when
- * their cap was set may still come. */
+/* Pages are taken before they are written, so here is no delay. Objects that were being written
+ * when their cap was set may still come. */
 static bool limits_watch_tenant(void *user, const struct larder_node_tenant *t)
 {
 	struct world *w = user;
