@@ -23,6 +23,7 @@
 #define EVICT_TENANTS_MAX 4u
 #define EVICT_SHARDS_SAMPLED 4u
 #define EVICT_LISTS_MAX 1024u		/* empty lists that one turn of the walk passes */
+#define EVICT_VICTIMS_MAX 256u		/* that one call evicts; the op goes on next turn */
 #define EVICT_AHEAD 4u			/* victims ahead of need per turn */
 #define EVICT_PAUSE_NS (10 * NSEC_PER_MSEC)
 #define EXPIRE_CYCLE_NS (60 * NSEC_PER_SEC)	/* one walk over all slots */
@@ -324,18 +325,23 @@ static enum engine_room evict_scan(struct engine_reactor *r, struct engine_scan 
 	return ROOM_LATER;
 }
 
+/* Victims of one call: others may take what it frees, but a turn stays short. */
+static uint32_t evict_most(uint32_t pages, uint32_t more)
+{
+	return (uint32_t)MIN((uint64_t)pages + more + EVICT_TAILS_MAX, (uint64_t)EVICT_VICTIMS_MAX);
+}
+
 enum engine_room engine_make_room(struct engine_reactor *r, uint32_t pages, uint32_t records,
 				  struct engine_scan *scan, uint64_t now)
 {
 	struct engine *e = r->engine;
-	/* others may take what we free */
-	uint64_t most = (uint64_t)pages + records + EVICT_TAILS_MAX;
+	uint32_t most = evict_most(pages, records);
 	enum engine_room room;
 
 	r->room_pages = pages;
 	if (scan->own)
 		*scan = (struct engine_scan){};
-	for (uint64_t n = 0; arena_free_pages(e->arena) < pages ||
+	for (uint32_t n = 0; arena_free_pages(e->arena) < pages ||
 			     (records && records_slots_free(e->records) < records); n++) {
 		if (n == most)
 			return ROOM_LATER;
@@ -352,11 +358,11 @@ enum engine_room engine_make_own_room(struct engine_reactor *r, uint32_t tenant,
 				      uint32_t objects, struct engine_scan *scan, uint64_t now)
 {
 	struct engine *e = r->engine;
-	uint64_t most = (uint64_t)pages + objects + EVICT_TAILS_MAX;
+	uint32_t most = evict_most(pages, objects);
 
 	if (!scan->own)
 		*scan = (struct engine_scan){ .own = true };
-	for (uint64_t n = 0; engine_over(e, tenant, pages, objects) != LARDER_LIMIT_NONE; n++) {
+	for (uint32_t n = 0; engine_over(e, tenant, pages, objects) != LARDER_LIMIT_NONE; n++) {
 		enum engine_room room;
 
 		if (n == most)

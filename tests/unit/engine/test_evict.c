@@ -346,6 +346,35 @@ static void shards__sampling_takes_the_old(void **state)
 	fixture_close(&f);
 }
 
+/* Many small ones go for a large one, a bounded number with each turn. */
+static void large__is_no_long_turn_for_others(void **state)
+{
+	enum { SMALL = 2000, LARGE = 1500, TURN_MAX = 256 };
+	struct fixture f = { .config.shards = 8 };
+	struct request q;
+	uint64_t was = 0;
+
+	fixture_open(&f, SMALL);
+	fill_all(&f, SMALL);
+	request_init(&q, &f, LARDER_OP_PUT, "large");
+	request_value(&q, 1, (uint64_t)LARGE * FIXTURE_PAGE);
+	assert_int_equal(engine_submit(f.r, &q.op), 1);
+	for (;;) {
+		uint64_t is = counts(&f).evictions;
+		struct larder_op *op;
+
+		assert_in_range(is - was, 1, TURN_MAX);
+		was = is;
+		op = engine_poll(f.r);
+		if (op)
+			break;
+	}
+	assert_int_equal(q.op.status, LARDER_OK);
+	assert_int_equal(counts(&f).evictions, LARGE);
+	engine_abort(f.r, &q.op);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +389,7 @@ int main(void)
 		cmocka_unit_test(tenant__that_holds_most_gives),
 		cmocka_unit_test(reserve__is_made_ahead_of_need),
 		cmocka_unit_test(shards__sampling_takes_the_old),
+		cmocka_unit_test(large__is_no_long_turn_for_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

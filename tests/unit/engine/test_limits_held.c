@@ -55,6 +55,9 @@ static void pins__leave_the_guarantees_of_others_their_place(void **state)
 	/* whole pages count: one byte holds one */
 	assert_true(engine_pinned_take(f.engine, f.tenant, 3 * FIXTURE_PAGE + 1));
 	assert_false(engine_pinned_take(f.engine, f.tenant, 2 * FIXTURE_PAGE + 1));
+	/* who is refused pays nothing of its own budget */
+	assert_int_equal(f.engine->tenants[f.tenant].pinned_bytes, 3 * FIXTURE_PAGE + 1);
+	assert_int_equal(f.engine->tenants[f.tenant].pinned_pages, 4);
 	/* together, not each for itself */
 	assert_true(engine_pinned_take(f.engine, third, 2 * FIXTURE_PAGE));
 	assert_false(engine_pinned_take(f.engine, third, 1));

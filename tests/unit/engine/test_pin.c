@@ -405,6 +405,27 @@ static void random__what_is_pinned_hard_stays(void **state)
 	fixture_close(&f);
 }
 
+static void hard__stays_when_it_is_soft_too(void **state)
+{
+	struct fixture f = { .config.shards = 1 };
+
+	fixture_open(&f, 16);
+	put_many(&f, 0, 2);
+	assert_int_equal(pin_hard(&f, name(0)), LARDER_OK);
+	assert_int_equal(pin_soft(&f, name(0)), LARDER_OK);
+	assert_int_equal(pin_soft(&f, name(1)), LARDER_OK);
+	assert_int_equal(pin_hard(&f, name(1)), LARDER_OK);
+	put_many(&f, 100, 200);
+	assert_int_equal(put(&f, "all", 1, 14 * FIXTURE_PAGE), LARDER_OK);
+	assert_int_equal(presence(&f, name(0)), LARDER_PRESENT);
+	assert_int_equal(presence(&f, name(1)), LARDER_PRESENT);
+	assert_int_equal(pin_hard(&f, "all"), LARDER_OK);
+	assert_int_equal(put(&f, "more", 1, 1), LARDER_NO_SPACE);
+	assert_int_equal(presence(&f, name(0)), LARDER_PRESENT);
+	assert_int_equal(presence(&f, name(1)), LARDER_PRESENT);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -419,6 +440,7 @@ int main(void)
 		cmocka_unit_test(hard__is_never_evicted),
 		cmocka_unit_test(hard__is_busy_unless_forced),
 		cmocka_unit_test(hard__outlives_its_ttl),
+		cmocka_unit_test(hard__stays_when_it_is_soft_too),
 		cmocka_unit_test(hard__stays_within_its_budget),
 		cmocka_unit_test(hard__quarantine_gives_the_budget_back),
 		cmocka_unit_test(restart__pins_are_there),
