@@ -131,8 +131,10 @@ static int engine_init_namespaces(struct engine *e)
 	e->namespaces = calloc(e->n_namespaces, sizeof(*e->namespaces));
 	if (!e->namespaces)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < e->n_namespaces; i++)
+	for (uint32_t i = 0; i < e->n_namespaces; i++) {
 		e->namespaces[i].tenant = RECORD_NONE;
+		e->namespaces[i].user = RECORD_NONE;
+	}
 	return 0;
 }
 

@@ -134,8 +134,9 @@ uint32_t engine_object_iov(const struct engine_object *o, uint64_t offset, uint6
 int engine_tenant_add(struct engine *e, const char *name, uint32_t *ret_tenant);
 /*
  * Opens or creates. @d NULL: no opinion. Returns enum larder_status: OK (id in *@ret_ns),
- * NOT_FOUND, LAYOUT_MISMATCH (*@field names it), QUOTA (the tenant's `namespaces`, or the directory
- * is full), BAD_REQUEST (name).
+ * NOT_FOUND, LAYOUT_MISMATCH (*@field names it), QUOTA (the tenant's `namespaces`, half of the
+ * directory used up by the tenant, those retired since engine_open too, or the directory is full),
+ * BAD_REQUEST (name).
  */
 int engine_namespace_open(struct engine *e, uint32_t tenant, const void *name, uint16_t name_len,
 			  const struct larder_descriptor *d, bool create, uint32_t *ret_ns,

@@ -59,12 +59,12 @@ static void exists_found(const struct exists *x, struct larder_op_key *key, uint
 		return;
 	leased = engine_lease_add(e, slot, x->op->tenant, x->op->lease_id, x->lease_deadline,
 				  x->now);
-	if (leased == ENGINE_LEASED)
+	if (leased == ENGINE_LEASED) {
 		key->presence = LARDER_LEASED;
-	else
-		key->status = LARDER_QUOTA;
-	if (leased == ENGINE_LEASE_OVER)
-		engine_refused(x->r, x->op, LARDER_LIMIT_leased_bytes);
+		return;
+	}
+	key->status = LARDER_QUOTA;
+	engine_refused(x->r, x->op, LARDER_LIMIT_leased_bytes);
 }
 
 /* Lock held. False: the op is parked at this key. */

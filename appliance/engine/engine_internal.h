@@ -76,7 +76,10 @@ struct engine_tenant {
 	uint64_t pinned_bytes;
 	uint64_t leased_pages, pinned_pages;	/* of its objects, whoever leased or pinned them */
 	uint64_t going_pages;			/* being evicted for others at this moment */
-	uint64_t leased_bytes;			/* leases' lock */
+	/* leases' lock */
+	uint64_t leased_bytes;
+	uint32_t leases;			/* entries of the table that it has */
+	uint64_t lent_pages, lent_objects;	/* of its objects, those that others lease */
 	struct engine_shared *shared;		/* [n_shared]; engine.control */
 	uint32_t n_shared;
 	struct policy_tenant policy;
@@ -84,6 +87,7 @@ struct engine_tenant {
 
 struct engine_ns {
 	uint32_t tenant;		/* atomic; RECORD_NONE: unused, or retired */
+	uint32_t user;			/* tenant that used the id up, retired or not; control */
 	uint32_t ttl_ms;		/* of objects that bring none */
 	bool second_touch;		/* atomic: admission */
 	bool retiring;			/* atomic: takes no writer, see engine_namespace_retire */
@@ -466,8 +470,8 @@ void engine_leases_done(struct engine *e);
 void engine_leases_rebuild(struct engine *e);
 enum engine_leased {
 	ENGINE_LEASED,
-	ENGINE_LEASES_FULL,	/* the table is, or the object has as many as it may */
-	ENGINE_LEASE_OVER,	/* leased_bytes of the tenant, or the guarantees of others */
+	ENGINE_LEASES_FULL,	/* the table is, or the tenant or object has as many as it may */
+	ENGINE_LEASE_OVER,	/* leased_bytes of the tenant, what the owner lends, guarantees */
 };
 /* Lock held. */
 enum engine_leased engine_lease_add(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t id,
@@ -496,7 +500,8 @@ enum engine_room { ROOM_READY, ROOM_LATER, ROOM_NONE };
 bool engine_evict_one(struct engine_reactor *r, uint64_t now);
 /* After an insert or a hit, no lock held: keeps the policy's second list within its share. */
 void engine_balance(struct engine_reactor *r, uint32_t tenant, uint64_t now);
-/* Evicts until @pages and @records are free. LATER: this turn's share of looking is used up. */
+/* Evicts until @pages and @records are free. LATER: this turn's share of looking,
+ * or of evicting, is used up. */
 enum engine_room engine_make_room(struct engine_reactor *r, uint32_t pages, uint32_t records,
 				  struct engine_scan *scan, uint64_t now);
 /* The same of the tenant's own objects, until so much more fits its caps. NONE: nothing of its own
@@ -541,6 +546,8 @@ bool engine_objects_take(struct engine *e, uint32_t tenant);
 void engine_objects_add(struct engine *e, uint32_t tenant, int64_t n);
 /* The cap (resident_bytes, objects) that so much more would pass, or LARDER_LIMIT_NONE. */
 enum larder_limit engine_over(struct engine *e, uint32_t tenant, uint64_t pages, uint64_t objects);
+/* May an object of @tenant of so many pages be lent, leased by others, beside those that are? */
+bool engine_lends(const struct engine *e, uint32_t tenant, uint64_t pages);
 /* How far the tenant is above its guarantee, pages; 0: nothing of it may go for others. */
 uint64_t engine_above(const struct engine_tenant *t);
 /* r->room_for is still within its own guarantee with the r->room_pages that it asks for. */

@@ -14,6 +14,9 @@
  * A tenant's leased_bytes: its own object counts once, whatever number of leases it has on it;
  * another's object counts with each. A lease that holds nothing any more counts nothing.
  *
+ * No tenant has more than half of the table, and no more than half of what a tenant may have is
+ * lent (leased by others), or who may only read could keep its owner from writing.
+ *
  * One lock for all of it, below the shards' locks. A lease is only added under the object's shard
  * lock. The record's lease word is written under the leases' lock, and only while the group is
  * attached, which is what lets a lease end, or all of them move, without the shard's lock. Readers
@@ -43,6 +46,7 @@ struct lease_group {
 	uint32_t slot;		/* RECORD_NONE: the object has ended; free groups: next free */
 	uint32_t first, count;
 	uint32_t own;		/* of them, the owner's */
+	bool lent;		/* others have some: counted with the owner */
 };
 
 struct engine_leases {
@@ -97,12 +101,13 @@ static void lease_word_set(struct engine *e, uint32_t slot, uint64_t deadline)
 	__atomic_store_n(&engine_record(e, slot)->lease_ns, deadline, __ATOMIC_RELAXED);
 }
 
-static void lease_gauge(struct engine *e, uint32_t tenant, int64_t sign)
+static void lease_count(struct engine *e, uint32_t tenant, int32_t sign)
 {
 	struct larder_gauges *g = engine_gauges(e, tenant);
 
+	e->tenants[tenant].leases += (uint32_t)sign;
 	if (g)
-		ledger_gauge_add(&g->leases, (uint64_t)sign);
+		ledger_gauge_add(&g->leases, (uint64_t)(int64_t)sign);
 }
 
 /* --- groups: leases' lock held ------------------------------------------------------------ */
@@ -125,6 +130,18 @@ static void lease_charge(struct engine *e, struct lease_group *g, uint32_t tenan
 		ledger_gauge_add(&gauges->leased_bytes, bytes);
 }
 
+/* The group is attached. */
+static void lease_lend(struct engine *e, struct lease_group *g, bool lent)
+{
+	const struct engine_object *o = &e->objects[g->slot];
+	struct engine_tenant *owner = &e->tenants[o->tenant];
+	uint64_t objects = (uint64_t)lent - (uint64_t)g->lent;	/* 1, 0 or -1 */
+
+	g->lent = lent;
+	owner->lent_objects += objects;
+	owner->lent_pages += objects * o->size_pages;
+}
+
 /* May the tenant lease so much more? If so, what can't be evicted from now on is counted. */
 static bool lease_may(struct engine *e, uint32_t slot, uint32_t tenant)
 {
@@ -132,11 +149,15 @@ static bool lease_may(struct engine *e, uint32_t slot, uint32_t tenant)
 	const struct engine_tenant *t = &e->tenants[tenant];
 	uint64_t max = engine_limit(t, LARDER_LIMIT_leased_bytes);
 	uint32_t group = __atomic_load_n(&e->objects[slot].leases, __ATOMIC_RELAXED);
-	bool counted = group && tenant == record->tenant && e->leases->groups[group - 1].own;
+	const struct lease_group *g = group ? &e->leases->groups[group - 1] : NULL;
+	bool counted = g && tenant == record->tenant && g->own;
 
 	if (!counted && (record->length > max || t->leased_bytes > max - record->length))
 		return false;
-	return group || engine_held_take(e, record->tenant,
+	if (tenant != record->tenant && !(g && g->lent) &&
+	    !engine_lends(e, record->tenant, e->objects[slot].size_pages))
+		return false;
+	return g || engine_held_take(e, record->tenant,
 					 &e->tenants[record->tenant].leased_pages,
 					 e->objects[slot].size_pages);
 }
@@ -167,6 +188,7 @@ static void lease_group_cut(struct engine *e, struct lease_group *g)
 	o = &e->objects[g->slot];
 	for (uint32_t i = g->first; i; i = l->entries[i - 1].by_object.next)
 		lease_charge(e, g, l->records[i - 1].tenant, -1);
+	lease_lend(e, g, false);
 	engine_held_give(&e->tenants[o->tenant].leased_pages, o->size_pages);
 	lease_word_set(e, g->slot, 0);
 	/* who finds none need not lock, and may free the object: we are done with it */
@@ -222,8 +244,9 @@ static void lease_link(struct engine *e, uint32_t i, uint32_t group)
 	heap_set(&l->deadlines, i, record->deadline_ns);
 	if (record->deadline_ns > engine_lease_word(e, g->slot))
 		lease_word_set(e, g->slot, record->deadline_ns);
-	lease_gauge(e, record->tenant, 1);
+	lease_count(e, record->tenant, 1);
 	lease_charge(e, g, record->tenant, 1);
+	lease_lend(e, g, g->count > g->own);
 }
 
 static void lease_unlink(struct engine_leases *l, uint32_t i)
@@ -258,9 +281,11 @@ static void lease_end(struct engine *e, uint32_t i)
 	struct lease_group *g = &l->groups[l->entries[i].group];
 
 	lease_unlink(l, i);
-	lease_gauge(e, record->tenant, -1);
-	if (g->slot != RECORD_NONE)
+	lease_count(e, record->tenant, -1);
+	if (g->slot != RECORD_NONE) {
 		lease_charge(e, g, record->tenant, -1);
+		lease_lend(e, g, g->count > g->own);
+	}
 	if (g->count && g->slot != RECORD_NONE &&
 	    record->deadline_ns >= engine_lease_word(e, g->slot))
 		lease_group_shrink(e, g);
@@ -303,6 +328,19 @@ static void lease_expire_locked(struct engine *e, uint64_t now, uint32_t max)
 		lease_end(e, l->deadlines.entries[0].id);
 }
 
+/* An entry of the table for the tenant, or NULL. */
+static struct lease_record *lease_take(struct engine *e, uint32_t tenant, uint64_t now)
+{
+	uint32_t most = MAX(e->leases->capacity / 2, 1u);
+	const struct engine_tenant *t = &e->tenants[tenant];
+	struct lease_record *record = t->leases < most ? records_lease_take(e->records) : NULL;
+
+	if (record)
+		return record;
+	lease_expire_locked(e, now, LEASES_EXPIRE_MAX);
+	return t->leases < most ? records_lease_take(e->records) : NULL;
+}
+
 static enum engine_leased lease_add_locked(struct engine *e, uint32_t slot, uint32_t tenant,
 					   uint64_t id, uint64_t deadline, uint64_t now)
 {
@@ -320,13 +358,9 @@ static enum engine_leased lease_add_locked(struct engine *e, uint32_t slot, uint
 		if (l->groups[group - 1].count >= LEASES_PER_OBJECT)
 			return ENGINE_LEASES_FULL;
 	}
-	record = records_lease_take(e->records);
-	if (!record) {
-		lease_expire_locked(e, now, LEASES_EXPIRE_MAX);
-		record = records_lease_take(e->records);
-		if (!record)
-			return ENGINE_LEASES_FULL;
-	}
+	record = lease_take(e, tenant, now);
+	if (!record)
+		return ENGINE_LEASES_FULL;
 	if (!lease_may(e, slot, tenant)) {
 		lease_expire_locked(e, now, LEASES_EXPIRE_MAX);
 		if (!lease_may(e, slot, tenant)) {

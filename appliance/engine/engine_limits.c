@@ -222,6 +222,20 @@ bool engine_held_full(struct engine *e, uint32_t tenant, uint64_t pages)
 	return pages && stay + pages > engine_cap_pages(t);
 }
 
+/*
+ * Half of what the owner may have, in pages and in objects, is not lent: so it always has that to
+ * evict for what it writes.
+ */
+bool engine_lends(const struct engine *e, uint32_t tenant, uint64_t pages)
+{
+	const struct engine_tenant *t = &e->tenants[tenant];
+	uint64_t all = arena_pages(e->arena), others = limits_guarantees(e, tenant);
+	uint64_t left = MAX(all > others ? all - others : 0, limits_guarantee(t));
+
+	return t->lent_pages + pages <= MIN(left, engine_cap_pages(t)) / 2 &&
+	       t->lent_objects < engine_limit(t, LARDER_LIMIT_objects) / 2;
+}
+
 bool engine_pinned_take(struct engine *e, uint32_t tenant, uint64_t bytes)
 {
 	struct engine_tenant *t = &e->tenants[tenant];

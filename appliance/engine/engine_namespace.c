@@ -37,6 +37,7 @@ static void directory_namespace(struct engine *e, uint32_t id,
 {
 	struct larder_gauges *g = engine_gauges(e, record->tenant);
 
+	e->namespaces[id].user = record->tenant;
 	e->namespaces[id].ttl_ms = record->ttl_ms;
 	e->namespaces[id].second_touch = record->flags & NAMESPACE_SECOND_TOUCH;
 	e->namespaces[id].block_bytes = record->descriptor.bytes_per_block;
@@ -128,11 +129,14 @@ static int namespace_compare(struct engine *e, uint32_t id, const struct larder_
 static bool namespace_over(struct engine *e, uint32_t tenant)
 {
 	struct engine_tenant *t = &e->tenants[tenant];
-	uint64_t n = 0;
+	uint64_t n = 0, used = 0;
 
-	for (uint32_t id = 0; id < e->n_namespaces; id++)
+	for (uint32_t id = 0; id < e->n_namespaces; id++) {
 		n += __atomic_load_n(&e->namespaces[id].tenant, __ATOMIC_RELAXED) == tenant;
-	if (n < engine_limit(t, LARDER_LIMIT_namespaces))
+		used += e->namespaces[id].user == tenant;
+	}
+	/* retired ids come back with a restart only: nobody may use up those of others */
+	if (n < engine_limit(t, LARDER_LIMIT_namespaces) && used < MAX(e->n_namespaces / 2, 1u))
 		return false;
 	if (e->ledger && e->ledger->writers > e->reactors)
 		ledger_gauge_add(&ledger_usage(e->ledger, e->reactors, t->ledger_slot)

@@ -5,9 +5,10 @@
  *
  * What lets go of things (RELEASE, UNPIN, COMMIT, ABORT, REGION_DEL, CANCEL) and PING is never
  * refused, or a tenant over its rate could not get below its other limits. Payload is paid for when
- * its length is known: a PUT's with its header, whether it is taken or not, because an inline
- * payload comes all the same; a GET's when its object was found. So a request is let in while
- * nothing is owed, and a value larger than the burst overdraws the bucket once.
+ * its length is known: a PUT's with its header once it is let in here, whether the engine takes it
+ * or not, because an inline payload comes all the same; a GET's when its object was found. What is
+ * refused here is not paid for. So a request is let in while nothing is owed, and a value larger
+ * than the burst overdraws the bucket once.
  */
 #include "base/compiler.h"
 #include "node/node.h"

@@ -60,8 +60,9 @@ static void ns_open_refuse(struct request *r, int status, const char *field)
 		node_reply_over(r, LARDER_LIMIT_namespaces);
 	else if (status == LARDER_QUOTA)
 		node_reply_error(r, status, 0,
-				 "the node's directory of namespaces is full: retire some, their "
-				 "places are free after the node's next start");
+				 "half of the node's directory of namespaces is used up by this "
+				 "tenant, or all of it by all: retire some, their places are free "
+				 "after the node's next start");
 	else if (status == LARDER_UNSUPPORTED)
 		node_reply_error(r, status, 0,
 				 "the node's eviction policy remembers no keys, so it can't tell a "

@@ -21,6 +21,7 @@
 #include "view/ledger.h"
 
 #define FIXTURE_PAGE 4096u
+#define FIXTURE_LEASES 512u		/* of one tenant half of them */
 #define FIXTURE_UNUSED __attribute__((unused))
 
 struct fixture {
@@ -66,7 +67,7 @@ FIXTURE_UNUSED static void fixture_open(struct fixture *f, uint32_t pages)
 	const struct larder_memory_config memory = {
 		.pages = pages,
 		.page_size_bytes = FIXTURE_PAGE,
-		.leases = 256,
+		.leases = FIXTURE_LEASES,
 		.namespaces = 16,
 	};
 	struct engine_config *c = &f->config;

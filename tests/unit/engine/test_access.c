@@ -348,7 +348,7 @@ static void retire__only_what_is_empty(void **state)
 	assert_int_equal(request_run(f.r, &q), LARDER_NOT_FOUND);
 	assert_int_equal(engine_namespace_set_admission(f.engine, f.tenant, f.ns, ENGINE_ADMIT_ALL),
 			 LARDER_NOT_FOUND);
-	for (unsigned i = 0; i < 15; i++) {
+	for (unsigned i = 0; i < 7; i++) {
 		char name[8];
 
 		(void)snprintf(name, sizeof(name), "n%u", i);

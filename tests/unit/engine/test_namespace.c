@@ -349,11 +349,19 @@ static void open__names_and_limits(void **state)
 					       true, &ns, NULL), LARDER_BAD_REQUEST);
 	assert_int_equal(engine_namespace_open(f.engine, 77, "x", 1, NULL, true, &ns, NULL),
 			 LARDER_BAD_REQUEST);
-	for (uint32_t i = 1; i < 16; i++) {
+	for (uint32_t i = 1; i < 8; i++) {
 		(void)snprintf(name, sizeof(name), "n%u", i);
 		assert_int_equal(ns_open(&f, name, NULL, true, &ns, NULL), LARDER_OK);
 	}
 	assert_int_equal(ns_open(&f, "more", NULL, true, &ns, NULL), LARDER_QUOTA);
+	/* the rest is for others, as far as it goes */
+	for (uint32_t i = 0; i < 9; i++) {
+		(void)snprintf(name, sizeof(name), "t%u", i / 4);
+		assert_int_equal(engine_tenant_add(f.engine, name, &tenant), 0);
+		(void)snprintf(name, sizeof(name), "n%u", i);
+		assert_int_equal(engine_namespace_open(f.engine, tenant, name, 2, NULL, true, &ns,
+						       NULL), i < 8 ? LARDER_OK : LARDER_QUOTA);
+	}
 	assert_int_equal(engine_tenant_add(f.engine, "", &tenant), -EINVAL);
 	assert_int_equal(engine_tenant_add(f.engine, "Not", &tenant), -EINVAL);
 	assert_int_equal(engine_tenant_add(f.engine, "a-tenant-with-a-name-that-is-too-long",
