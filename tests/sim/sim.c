@@ -10,12 +10,14 @@
  */
 #include <getopt.h>
 #include <stdarg.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "sim.h"
 
-#define SIM_SECONDS 30u		/* of real time, for one seed */
+#define SIM_SECONDS 30u		/* of processor time, for one seed */
+#define SIM_REAL_SECONDS 600u	/* a seed that waits for something that is not of this world */
 #define SIM_FAILURES_MAX 3u
 #define SIM_KEPT_MAX 256u
 
@@ -73,6 +75,7 @@ static void sim_replay(uint64_t seed)
 /* In a child. Its hash, or 0 when it failed. */
 static uint64_t sim_child(uint64_t seed)
 {
+	const struct itimerval limit = { .it_value.tv_sec = SIM_SECONDS };
 	uint64_t hash = 0;
 	int fds[2], status;
 	pid_t pid;
@@ -83,7 +86,9 @@ static uint64_t sim_child(uint64_t seed)
 	}
 	if (pid == 0) {
 		(void)close(fds[0]);
-		(void)alarm(SIM_SECONDS);
+		/* a machine may be busy: a seed hangs when it has worked for so long */
+		(void)setitimer(ITIMER_PROF, &limit, NULL);
+		(void)alarm(SIM_REAL_SECONDS);
 		hash = sim_run(seed, false, false) | 1;
 		exit(write(fds[1], &hash, sizeof(hash)) == sizeof(hash) ? 0 : 2);
 	}
@@ -98,7 +103,8 @@ static uint64_t sim_child(uint64_t seed)
 	if (WIFSIGNALED(status))
 		printf("\nseed %" PRIu64 ": died of signal %d (%s)%s\n", seed, WTERMSIG(status),
 		       strsignal(WTERMSIG(status)),
-		       WTERMSIG(status) == SIGALRM ? ": it hangs" : "");
+		       WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF ? ": it hangs"
+										  : "");
 	if (status != 0)
 		hash = 0;
 	if (!hash)
