@@ -22,6 +22,7 @@
 static void main_close(struct view *v)
 {
 	windows_free(v->windows);
+	lookups_free(v->lookups);
 	fetch_close(v->fetch);
 	ledger_close(v->ledger);
 	snapshots_free(v->snapshots);
@@ -50,6 +51,8 @@ static int main_open(struct view *v, const struct options *o)
 		process_say(LARDER_LOG_ERR, "--url %s: %s", o->url, larder_last_error());
 		return LARDERFS_USAGE;
 	}
+	if (!r)
+		r = lookups_new(v->fetch, v->clock, &v->lookups);
 	if (!r)
 		r = windows_new(v->fetch, MAIN_WINDOWS, &v->windows);
 	if (!r)

@@ -54,19 +54,22 @@ static int ops_lookup_object(struct view *v, const struct view_place *dir, const
 	struct fetch_info info;
 	struct larder_stat st;
 	struct tree_key key;
+	uint32_t age_ms;
 	bool is_hash;
 	int r = tree_key_parse(name, &key);
 
 	if (r)
 		return r;
 	is_hash = key.is_hash;
-	r = fetch_stat(v->fetch, &dir->space, &key, &st);
+	r = lookups_stat(v->lookups, &dir->space, &key, &st, &age_ms);
 	if (r)
 		return r;
 	if (is_hash && !tree_key_names(name, key.bytes, key.len))
 		return -ENOENT;
 	fetch_get_info(v->fetch, &info);
-	return ops_entry_object(v, dir, &st, info.page_size, e);
+	r = ops_entry_object(v, dir, &st, info.page_size, e);
+	e->entry_timeout -= age_ms / 1e3;
+	return r;
 }
 
 /* A tenant or a namespace in the tables. */
@@ -187,12 +190,23 @@ static int ops_attr_status(struct view *v, const struct tree_node *node, struct 
 	return r;
 }
 
+int ops_node(struct view *v, const struct view_place *p, struct tree_key *key,
+	     struct larder_stat *st)
+{
+	int r = fetch_node(v->fetch, &p->space, &p->node, key, st);
+
+	/* the kernel looks the name up again now, and what is known of it is wrong */
+	if (r == -ESTALE)
+		lookups_drop(v->lookups, p->space.index);
+	return r;
+}
+
 static int ops_attr_object(struct view *v, const struct view_place *p, struct stat *ret)
 {
 	struct fetch_info info;
 	struct larder_stat st;
 	struct tree_key key;
-	int r = fetch_node(v->fetch, &p->space, &p->node, &key, &st);
+	int r = ops_node(v, p, &key, &st);
 
 	if (r)
 		return r;
@@ -257,16 +271,30 @@ static int ops_open_object(struct view *v, const struct view_place *p, struct fu
 	if (!file)
 		return -ENOMEM;
 	/* gone or another object: ESTALE makes the kernel look the name up again */
-	r = fetch_node(v->fetch, &p->space, &p->node, &file->key, &st);
+	r = ops_node(v, p, &file->key, &st);
+	if (!r) {
+		file->space = p->space;
+		file->inode = st.inode;
+		file->size = st.size_bytes;
+		r = windows_hold(v->windows, file);
+	}
+	if (r == -ESTALE)
+		lookups_drop(v->lookups, p->space.index);
 	if (r) {
 		free(file);
 		return r;
 	}
-	file->space = p->space;
-	file->inode = st.inode;
-	file->size = st.size_bytes;
 	fi->fh = (uintptr_t)file;
 	return 0;
+}
+
+static void ops_close(struct view *v, struct fuse_file_info *fi)
+{
+	struct windows_file *file = (void *)(uintptr_t)fi->fh;
+
+	if (file && file->held)
+		windows_let_go(v->windows, file);
+	free(file);
 }
 
 static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -284,12 +312,12 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (r)
 		fuse_reply_err(req, -r);
 	else if (fuse_reply_open(req, fi) < 0)
-		free((void *)(uintptr_t)fi->fh);
+		ops_close(v, fi);
 }
 
 static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	free((void *)(uintptr_t)fi->fh);
+	ops_close(ops_view(req), fi);
 	fuse_reply_err(req, 0);
 }
 
@@ -324,6 +352,10 @@ static void ops_read_object(fuse_req_t req, const struct windows_file *file, siz
 	}
 	if (size > file->size - (uint64_t)off)
 		size = (size_t)(file->size - (uint64_t)off);
+	if (file->held) {
+		fuse_reply_buf(req, (const char *)file->held + off, size);
+		return;
+	}
 	if (size > WINDOWS_READ_MAX) {	/* FUSE's own limit is not higher */
 		fuse_reply_err(req, EIO);
 		return;

@@ -21,6 +21,10 @@ int ops_entry_object(struct view *v, const struct view_place *dir, const struct 
 		     uint32_t page_size, struct fuse_entry_param *e);
 void ops_entry_directory(struct view *v, const struct view_place *p, struct fuse_entry_param *e);
 
+/* fetch_node; when it is stale, the kernel's next look at its name asks the node. */
+int ops_node(struct view *v, const struct view_place *p, struct tree_key *key,
+	     struct larder_stat *st);
+
 /* ops_dir.c */
 void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void ops_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

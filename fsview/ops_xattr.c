@@ -63,7 +63,7 @@ static int xattr_object_value(struct view *v, const struct view_place *p, const 
 {
 	struct larder_stat st;
 	struct tree_key key;
-	int r = fetch_node(v->fetch, &p->space, &p->node, &key, &st);
+	int r = ops_node(v, p, &key, &st);
 
 	if (r)
 		return r;

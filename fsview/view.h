@@ -9,6 +9,7 @@
 
 #include "fetch.h"
 #include "ledger.h"
+#include "lookups.h"
 #include "snapshots.h"
 #include "spaces.h"
 #include "status.h"
@@ -33,6 +34,7 @@ struct view {
 	struct spaces *spaces;
 	struct fetch *fetch;
 	struct ledger *ledger;
+	struct lookups *lookups;
 	struct windows *windows;
 	struct snapshots *snapshots;
 	enum view_who content, meta;

@@ -25,6 +25,7 @@ struct windows {
 	pthread_mutex_t lock;
 	pthread_cond_t freed;
 	uint64_t turn;
+	uint64_t held;		/* bytes, by open files */
 	unsigned n;
 	struct window window[];
 };
@@ -160,4 +161,53 @@ void windows_put(struct windows *w, struct window *window)
 	if (!--window->users)
 		pthread_cond_signal(&w->freed);
 	pthread_mutex_unlock(&w->lock);
+}
+
+/* --- held values ----------------------------------------------------------------------------- */
+
+static bool windows_claim(struct windows *w, uint64_t bytes)
+{
+	bool can;
+
+	pthread_mutex_lock(&w->lock);
+	can = bytes <= WINDOWS_HOLD_MAX && w->held + bytes <= WINDOWS_HOLD_ALL;
+	w->held += can ? bytes : 0;
+	pthread_mutex_unlock(&w->lock);
+	return can;
+}
+
+int windows_hold(struct windows *w, struct windows_file *file)
+{
+	int r = 0;
+
+	file->held = NULL;
+	if (!windows_claim(w, file->size))
+		return 0;
+	file->held = malloc(file->size);
+	for (uint64_t at = 0; file->held && !r && at < file->size;) {
+		size_t len = (size_t)(file->size - at);
+		struct window *window;
+		const void *bytes;
+
+		if (len > WINDOWS_READ_MAX)
+			len = WINDOWS_READ_MAX;
+		r = windows_get(w, file, at, len, &window, &bytes);
+		if (r)
+			break;
+		memcpy(file->held + at, bytes, len);
+		windows_put(w, window);
+		at += len;
+	}
+	if (!file->held || r)
+		windows_let_go(w, file);
+	return r;
+}
+
+void windows_let_go(struct windows *w, struct windows_file *file)
+{
+	pthread_mutex_lock(&w->lock);
+	w->held -= file->size;
+	pthread_mutex_unlock(&w->lock);
+	free(file->held);
+	file->held = NULL;
 }

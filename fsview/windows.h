@@ -16,11 +16,15 @@
 struct windows;
 struct window;
 
+#define WINDOWS_HOLD_MAX (8u << 20)	/* a value up to this is held while it is open */
+#define WINDOWS_HOLD_ALL (32u << 20)	/* by all open files together */
+
 /* An open file: all that reading takes. */
 struct windows_file {
 	struct space space;
 	struct tree_key key;
 	uint64_t inode, size;
+	uint8_t *held;		/* the whole value; NULL: it is read piece by piece */
 };
 
 /* Takes its memory at once, so that it does not grow later. @n windows. */
@@ -32,6 +36,12 @@ void windows_free(struct windows *w);
  */
 int windows_get(struct windows *w, const struct windows_file *file, uint64_t offset, size_t len,
 		struct window **ret, const void **ret_bytes);
+/*
+ * Reads the whole value into memory of the file's own, so that eviction does not cut short who has
+ * it open. Not when it is large, or others hold much: then nothing is done. 0 or as fetch_range.
+ */
+int windows_hold(struct windows *w, struct windows_file *file);
+void windows_let_go(struct windows *w, struct windows_file *file);
 void windows_put(struct windows *w, struct window *window);
 
 #endif
