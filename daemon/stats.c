@@ -3,6 +3,7 @@
 #include "daemon.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <larder/key.h>
@@ -100,14 +101,34 @@ json_t *daemon_why(struct daemon *d, const json_t *request, int *ret_status)
 	return o;
 }
 
+/* Where it listens, by commas: "tcp://127.0.0.1:16180,shm:///run/larder/larder.sock". */
+static json_t *stats_listen(const struct daemon *d)
+{
+	const char *shm = config_string(&d->config, CONFIG_listen_shm);
+	char text[1536] = "", tcp[1024], *save = NULL;
+
+	(void)snprintf(tcp, sizeof(tcp), "%s", config_string(&d->config, CONFIG_listen_tcp));
+	for (char *a = strtok_r(tcp, " \t", &save); a; a = strtok_r(NULL, " \t", &save)) {
+		size_t len = strlen(text);
+
+		(void)snprintf(text + len, sizeof(text) - len, "%stcp://%s", len ? "," : "", a);
+	}
+	if (shm[0]) {
+		size_t len = strlen(text);
+
+		(void)snprintf(text + len, sizeof(text) - len, "%sshm://%s", len ? "," : "", shm);
+	}
+	return json_string(text);
+}
+
 json_t *daemon_stats(struct daemon *d)
 {
 	struct larder_node_stats s;
 
 	larder_node_get_stats(d->node, &s);
-	return json_pack("{s:s, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "version", LARDER_VERSION,
+	return json_pack("{s:s, s:I, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "version", LARDER_VERSION,
 			 "uptime_ms", (json_int_t)s.uptime_ms, "draining", s.draining, "drained",
-			 larder_node_is_drained(d->node), "memory", stats_memory(&s), "objects",
-			 stats_objects(&s), "connections", stats_connections(&s), "tenants",
-			 daemon_stats_tenants(d));
+			 larder_node_is_drained(d->node), "listen", stats_listen(d), "memory",
+			 stats_memory(&s), "objects", stats_objects(&s), "connections",
+			 stats_connections(&s), "tenants", daemon_stats_tenants(d));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Looking keys up, for who looks up many. A crawler lists first and asks for attributes then, in
- * the order of the list: one answer of the node about the objects that follow serves it for a hundred
- * looks. What is kept is a few pages, for half a second.
+ * the order of the list: one answer of the node about the objects that follow serves it for a
+ * hundred looks. What is kept is a few pages, for half a second.
  *
  * Any thread.
  */

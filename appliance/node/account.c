@@ -52,9 +52,12 @@ void node_account_hit(struct request *r, uint64_t bytes)
 	ledger_count(&account_usage(r)->get_hit_bytes, bytes);
 }
 
-static enum larder_latency_op account_class(uint8_t opcode)
+/* What a viewer waited for says nothing of what tenants get: it is at idle priority itself. */
+static enum larder_latency_op account_class(const struct request *r)
 {
-	switch (opcode) {
+	if (r->session->viewer)
+		return LARDER_LATENCY_OTHER;
+	switch (r->opcode) {
 	case LARDER_OP_GET:
 		return LARDER_LATENCY_GET;
 	case LARDER_OP_PUT:
@@ -84,6 +87,6 @@ void node_account_end(struct request *r)
 		ledger_count(&u->checksum_errors, 1);
 	if (r->status == LARDER_LAYOUT_MISMATCH)
 		ledger_count(&u->layout_mismatches, 1);
-	ledger_latency(n->ledger, s->reactor->index, account_class(r->opcode),
+	ledger_latency(n->ledger, s->reactor->index, account_class(r),
 		       clock_now(&n->clock) - r->start_ns);
 }

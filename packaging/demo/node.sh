@@ -31,6 +31,10 @@ demo_setup() {
 }
 
 demo_cleanup() {
+	if [ -n "${VIEW_PID:-}" ]; then
+		kill "$VIEW_PID" 2>/dev/null
+		wait "$VIEW_PID" 2>/dev/null
+	fi
 	if [ -n "${NODE_PID:-}" ]; then
 		kill "$NODE_PID" 2>/dev/null
 		wait "$NODE_PID" 2>/dev/null

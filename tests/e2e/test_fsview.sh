@@ -102,6 +102,7 @@ assert b''.join(os.pread(f, 1, i) for i in range(n)) == whole
 PY
 done
 check "the node's version" grep -q "version" "$FS/.node"
+check "and where it listens" grep -q "shm://$WORK/larder.sock" "$FS/.node"
 
 # --- tools over all of it ---
 check "tar of a still tree" tar -cf "$WORK/tar" -C "$FS" .
