@@ -5,8 +5,9 @@
  * Time is the node's own: what its turns take from a request that lies there until its answer is
  * out, on a transport without a kernel. Two kinds of probes, of equal length, alternate at random:
  * a key that the other tenant has, by the number of its namespace, and a key that nobody has, in
- * one's own namespace (or a name that the other has, and one that it has not). Each has as many
- * different keys as the other, so that neither is warmer in a cache.
+ * one's own namespace (or a name that the other has, and one that it has not; or, because a PUT of
+ * one's own is served, PUTs into the other's namespace and into a number that is no namespace).
+ * Each has as many different keys as the other, so that neither is warmer in a cache.
  *
  * Alike means: the medians differ by less than 5 % (a cache miss or a hash more would be 5 to 20 %
  * of the whole here), and of two probes, one of each kind, the slower one is of the same kind in at
@@ -25,6 +26,7 @@
 #define PROBES 4000u		/* of each kind */
 #define KEYS 1000u
 #define TRIES 3
+#define NO_NS 1000u		/* nobody has one of this number */
 #define MEDIANS_PERCENT 5.0
 #define RANKS 0.05
 #define SAME_NS 12u		/* nearer than that is equal */
@@ -183,10 +185,18 @@ static void note_take(struct note *note, const struct draft *d)
 	memcpy(note->bytes, d->buffer, d->length);
 }
 
+static void note_add(struct note *note, const void *data, uint32_t len)
+{
+	assert_true(note->length + len <= sizeof(note->bytes));
+	memcpy(note->bytes + note->length, data, len);
+	note->length += len;
+}
+
 static void make_key(struct pair *pair, struct peer *p, uint8_t op, uint32_t i, uint32_t theirs,
 		     uint32_t mine)
 {
 	struct note *notes[2] = { &pair->theirs[i], &pair->nobodys[i] };
+	static const uint8_t value[64] = { 1 };
 	const uint32_t ns[2] = { theirs, mine };
 	struct draft d;
 
@@ -195,11 +205,17 @@ static void make_key(struct pair *pair, struct peer *p, uint8_t op, uint32_t i, 
 		const char *key = text;
 
 		(void)snprintf(text, sizeof(text), "%s-%05u", k ? "never" : "there", i);
-		if (op == LARDER_OP_GET)
+		if (op == LARDER_OP_PUT)
+			draft_put(&d, p, &(struct put_options){ .ns = k ? NO_NS : theirs,
+								.key = key, .value = value,
+								.length = sizeof(value) });
+		else if (op == LARDER_OP_GET)
 			draft_get(&d, p, ns[k], LARDER_F_WHOLE, key, 0, 0, 4096);
 		else
 			draft_keys(&d, p, op, ns[k], 0, 1, 1000, &key, 1);
 		note_take(notes[k], &d);
+		if (op == LARDER_OP_PUT)
+			note_add(notes[k], value, sizeof(value));
 	}
 }
 
@@ -221,7 +237,8 @@ static const struct {
 	uint8_t op;
 } asked[] = {
 	{ "GET", LARDER_OP_GET }, { "EXISTS", LARDER_OP_EXISTS }, { "LEASE", LARDER_OP_LEASE },
-	{ "STAT", LARDER_OP_STAT }, { "DELETE", LARDER_OP_DELETE }, { "NS_OPEN", 0 },
+	{ "STAT", LARDER_OP_STAT }, { "DELETE", LARDER_OP_DELETE }, { "PUT", LARDER_OP_PUT },
+	{ "NS_OPEN", 0 },
 };
 
 static void make_names(struct pair *pair, struct peer *p)
