@@ -29,6 +29,7 @@
 #define OTHERS 63u
 #define PAIRS 12u		/* a neighbour on the machine disturbs some of them */
 #define VICTIM_VALUE (8u << 20)
+#define SERVED_MS 60000u	/* what a machine may need for 200 GETs of 64 KiB */
 
 static struct node node;
 
@@ -131,18 +132,34 @@ static void latency_of_gets(const struct larder_ledger_header *h, uint64_t sum[H
 						  __ATOMIC_RELAXED);
 }
 
-/* p99 of the node's service time of GETs over @ms. */
+/* The GETs since @before, per bucket. Returns how many there were. */
+static uint64_t gets_since(const struct larder_ledger_header *h,
+			   const uint64_t before[HIST_BUCKETS], uint64_t since[HIST_BUCKETS])
+{
+	uint64_t sum = 0;
+
+	latency_of_gets(h, since);
+	for (unsigned i = 0; i < HIST_BUCKETS; i++)
+		sum += since[i] -= before[i];
+	return sum;
+}
+
+/*
+ * p99 of the node's service time of GETs over @ms, and over 200 GETs at the least: how long the
+ * others need for them is the machine's business, that they are served is the node's.
+ */
 static double p99_during(const struct larder_ledger_header *h, unsigned ms)
 {
-	uint64_t before[HIST_BUCKETS], after[HIST_BUCKETS], sum = 0;
+	uint64_t before[HIST_BUCKETS], since[HIST_BUCKETS];
+	uint64_t end = now_ms() + SERVED_MS;
 
 	latency_of_gets(h, before);
 	sleep_ms(ms);
-	latency_of_gets(h, after);
-	for (unsigned i = 0; i < HIST_BUCKETS; i++)
-		sum += after[i] -= before[i];
-	assert_true(sum >= 200);	/* the others are served */
-	return (double)hist_quantile(after, 0.99);
+	while (gets_since(h, before, since) < 200) {
+		assert_true(now_ms() < end);
+		sleep_ms(10);
+	}
+	return (double)hist_quantile(since, 0.99);
 }
 
 struct other {

@@ -6,6 +6,8 @@
 
 #define PEERS 60
 #define VALUE (2u << 20)
+/* As configured below: long enough for the handshake of a good peer on a busy machine. */
+#define HANDSHAKE_MS 4000
 
 static struct raw peers[PEERS];
 
@@ -17,7 +19,8 @@ static void others_are_served(void)
 
 	assert_true(promise_put(c, ns, "k", 5000, 1) <= LARDER_EXISTS_SAME);
 	assert_int_equal(promise_get(c, ns, "k", 5000, 1), LARDER_OK);
-	assert_true(now_ms() - start < 2000);
+	/* they waited for no stranger to go: the time of none is over yet */
+	assert_true(now_ms() - start < HANDSHAKE_MS - 1000);
 	larder_close(c);
 }
 
@@ -77,7 +80,7 @@ static void P11_bad_manners_cost_their_owner_only(void **state)
 		others_are_served();
 		assert_true(node_rss_kib(&node) < rss + 64 * 1024);
 		for (unsigned i = 0; i < PEERS; i++) {
-			assert_true(raw_closed(&peers[i], 15000));	/* by the node's doing */
+			assert_true(raw_closed(&peers[i], 20000));	/* by the node's doing */
 			raw_close(&peers[i]);
 		}
 		assert_int_equal(node_stat_wait(&node, "connections", "connections", 1), 1);
@@ -103,19 +106,19 @@ static void P11_strangers_are_few(void **state)
 
 	for (unsigned i = 0; i < 40; i++)
 		raw_connect(&strangers[i], &node);
-	end = now_ms() + 3000;
+	end = now_ms() + HANDSHAKE_MS - 1000;	/* before the time of the first is over */
 	while (node_stat(&node, "connections", "unauthenticated") > 16 && now_ms() < end)
 		sleep_ms(10);
 	assert_true(node_stat(&node, "connections", "unauthenticated") <= 16);
 	for (unsigned i = 0; i < 40; i++) {
-		closed += raw_closed(&strangers[i], 5000);
+		closed += raw_closed(&strangers[i], 2 * HANDSHAKE_MS);
 		raw_close(&strangers[i]);
 	}
 	assert_int_equal(closed, 40);
 	others_are_served();
 }
 
-PROMISE("[node]\nstall_timeout = 1500\nkeepalive = 3000\nhandshake_timeout = 1000\n"
+PROMISE("[node]\nstall_timeout = 1500\nkeepalive = 3000\nhandshake_timeout = 4000\n"
 	"max_unauthenticated = 16\n",
 	cmocka_unit_test(P11_bad_manners_cost_their_owner_only),
 	cmocka_unit_test(P11_strangers_are_few))
