@@ -257,13 +257,12 @@ bool limits_may_evict(const struct world *w, const struct model_key *k, uint64_t
 
 /* --- which refusals are allowed -------------------------------------------------------------- */
 
-/* Calls @may for each setting that was in force since the operation began. */
-static bool limits_any(const struct world *w, const struct op *op, const struct item *it,
-		       bool (*may)(const struct world *w, const struct larder_limits *l,
-				   const struct op *op, const struct item *it))
+/* Calls @may for each setting of @t that was in force since the operation began. */
+static bool limits_any_of(const struct world *w, const struct tenant *t, const struct op *op,
+			  const struct item *it,
+			  bool (*may)(const struct world *w, const struct larder_limits *l,
+				      const struct op *op, const struct item *it))
 {
-	const struct tenant *t = &w->tenant[w->client[op->client].tenant];
-
 	if (may(w, &t->limits, op, it))
 		return true;
 	if (t->n_past == SIM_SETTINGS && t->past[0].until_seq >= op->start_seq)
@@ -272,6 +271,13 @@ static bool limits_any(const struct world *w, const struct op *op, const struct 
 		if (t->past[i].until_seq >= op->start_seq && may(w, &t->past[i].limits, op, it))
 			return true;
 	return false;
+}
+
+static bool limits_any(const struct world *w, const struct op *op, const struct item *it,
+		       bool (*may)(const struct world *w, const struct larder_limits *l,
+				   const struct op *op, const struct item *it))
+{
+	return limits_any_of(w, &w->tenant[w->client[op->client].tenant], op, it, may);
 }
 
 static bool limits_quota(const struct world *w, const struct larder_limits *l,
@@ -332,9 +338,34 @@ static bool limits_lease(const struct world *w, const struct larder_limits *l,
 	return limits_sum_of(w, it, false) > limits_of(l, LARDER_LIMIT_leased_bytes);
 }
 
+/* Of what its owner may have, with this setting of the owner, others may lease half. */
+static bool limits_lent(const struct world *w, const struct larder_limits *l, const struct op *op,
+			const struct item *it)
+{
+	uint64_t cap = limits_of(l, LARDER_LIMIT_resident_bytes), pages = 0, objects = 0;
+
+	for (uint32_t i = 0; i < w->n_keys; i++) {
+		const struct model_key *k = &w->key[i];
+
+		if (k->tenant != it->key->tenant ||
+		    !(k == it->key || k->leased_at_most_ns || k->leases_linger || k->pending))
+			continue;
+		pages += (model_most_length(k) + w->knobs.page - 1) / w->knobs.page;
+		objects++;
+	}
+	/* guarantees of others leave less */
+	cap = MIN(cap / w->knobs.page, (uint64_t)w->knobs.pages);
+	return w->knobs.guarantees || pages > cap / 2 ||
+	       objects > limits_of(l, LARDER_LIMIT_objects) / 2;
+}
+
 bool limits_allow_lease_quota(const struct world *w, const struct item *it)
 {
-	return limits_no_place(w) || limits_any(w, it->op, it, limits_lease);
+	uint32_t owner = it->key->tenant;
+
+	return limits_no_place(w) || limits_any(w, it->op, it, limits_lease) ||
+	       (owner != w->client[it->op->client].tenant &&
+		limits_any_of(w, &w->tenant[owner], it->op, it, limits_lent));
 }
 
 static bool limits_pin(const struct world *w, const struct larder_limits *l, const struct op *op,
