@@ -158,6 +158,8 @@ int main(int argc, char **argv)
 	process_log_init(LARDER_LOG_NOTICE);
 	/* threads come and go: what they leave in arenas of their own would not be used again */
 	(void)mallopt(M_ARENA_MAX, 2);
+	/* buffers of answers go back to the system at once; the limit would grow with them else */
+	(void)mallopt(M_MMAP_THRESHOLD, 64 << 10);
 	r = main_path(options.mount_point, path);
 	if (r)
 		process_say(LARDER_LOG_ERR, "%s: %s", options.mount_point, strerror(-r));

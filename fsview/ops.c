@@ -270,6 +270,7 @@ static int ops_open_object(struct view *v, const struct view_place *p, struct fu
 	file = malloc(sizeof(*file));
 	if (!file)
 		return -ENOMEM;
+	file->users = 1;
 	/* gone or another object: ESTALE makes the kernel look the name up again */
 	r = ops_node(v, p, &file->key, &st);
 	if (!r) {
@@ -288,11 +289,14 @@ static int ops_open_object(struct view *v, const struct view_place *p, struct fu
 	return 0;
 }
 
+/* A reader may close its file before the thread that answered it has come back from doing so. */
 static void ops_close(struct view *v, struct fuse_file_info *fi)
 {
 	struct windows_file *file = (void *)(uintptr_t)fi->fh;
 
-	if (file && file->held)
+	if (!file || __atomic_sub_fetch(&file->users, 1, __ATOMIC_ACQ_REL))
+		return;
+	if (file->held)
 		windows_let_go(v->windows, file);
 	free(file);
 }
@@ -372,14 +376,20 @@ static void ops_read_object(fuse_req_t req, const struct windows_file *file, siz
 static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		     struct fuse_file_info *fi)
 {
+	struct windows_file *file = (void *)(uintptr_t)fi->fh;
 	struct tree_node node;
 
-	if (!tree_number_split(ino, &node) && node.kind == TREE_STATUS)
+	if (!tree_number_split(ino, &node) && node.kind == TREE_STATUS) {
 		ops_read_status(req, &node, size, off);
-	else if (fi->fh)
-		ops_read_object(req, (const void *)(uintptr_t)fi->fh, size, off);
-	else
+	} else if (!file) {
 		fuse_reply_err(req, EISDIR);
+	} else {
+		struct view *v = ops_view(req);
+
+		(void)__atomic_add_fetch(&file->users, 1, __ATOMIC_RELAXED);
+		ops_read_object(req, file, size, off);
+		ops_close(v, fi);
+	}
 }
 
 const struct fuse_lowlevel_ops ops = {

@@ -25,6 +25,7 @@ struct windows_file {
 	struct tree_key key;
 	uint64_t inode, size;
 	uint8_t *held;		/* the whole value; NULL: it is read piece by piece */
+	unsigned users;		/* the open file, and each read until its reply was given away */
 };
 
 /* Takes its memory at once, so that it does not grow later. @n windows. */

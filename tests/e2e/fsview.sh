@@ -36,6 +36,7 @@ fs_stop() {
 }
 
 fs_finish() {
+	[ "$failed" != 0 ] && [ -f "$WORK/fs.log" ] && sed 's/^/  larderfs | /' "$WORK/fs.log" | head -60
 	if [ -n "$FS_PID" ]; then
 		kill -CONT "$FS_PID" 2>/dev/null
 		kill -KILL "$FS_PID" 2>/dev/null && wait "$FS_PID" 2>/dev/null
