@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #include "mount.h"
 #include "ops.h"
@@ -126,7 +127,8 @@ static int main_path(const char *path, char ret[PATH_MAX])
 
 	if (!copy)
 		return -ENOMEM;
-	while (len > 1 && copy[len - 1] == '/')
+	/* "fs/" and "fs/." are fs, by which the kernel knows the mount */
+	while (len > 1 && (copy[len - 1] == '/' || (copy[len - 1] == '.' && copy[len - 2] == '/')))
 		copy[--len] = '\0';
 	slash = strrchr(copy, '/');
 	if (slash)
@@ -148,8 +150,9 @@ static int main_path(const char *path, char ret[PATH_MAX])
 int main(int argc, char **argv)
 {
 	struct view view = { .since = { 0 } };
-	char path[PATH_MAX];
+	char path[PATH_MAX], link[1];
 	struct options options;
+	ssize_t n;
 	struct stat st;
 	int r = options_parse(argc, argv, &options);
 
@@ -160,7 +163,12 @@ int main(int argc, char **argv)
 	(void)mallopt(M_ARENA_MAX, 2);
 	/* buffers of answers go back to the system at once; the limit would grow with them else */
 	(void)mallopt(M_MMAP_THRESHOLD, 64 << 10);
-	r = main_path(options.mount_point, path);
+	/* does not ask who serves the mount, as every other way to tell a link would */
+	n = readlink(options.mount_point, link, sizeof(link));
+	if (n >= 0)
+		process_say(LARDER_LOG_ERR, "%s is a link: name the folder itself",
+			    options.mount_point);
+	r = n >= 0 ? -ELOOP : main_path(options.mount_point, path);
 	if (r)
 		process_say(LARDER_LOG_ERR, "%s: %s", options.mount_point, strerror(-r));
 	r = r || mount_prepare(path) ? LARDERFS_MOUNT : LARDERFS_OK;

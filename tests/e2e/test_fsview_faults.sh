@@ -24,6 +24,11 @@ for round in 1 2; do
 done
 code 3 "a second one is refused" "$BIN/larderfs" -u "$LARDER_URL" -s "$LARDER_CONTROL" "$FS"
 says "by a line that names the mount" "$FS.*mounted there already"
+ln -s "$FS" "$WORK/link"
+for other in "$FS/" "$FS/." "$FS/./" "$WORK/link"; do
+	code 3 "by another spelling, too: $other" timeout 5 "$BIN/larderfs" -u "$LARDER_URL" \
+		-s "$LARDER_CONTROL" "$other"
+done
 check "and did not stack" test "$(fs_mounts)" = 1
 check "fusermount3 -u" fusermount3 -u "$FS"
 FS_CODE=0
