@@ -42,7 +42,6 @@ WRAP(ssize_t, __getdelim, (char **line, size_t *size, int end, FILE *f), (line, 
 WRAP(struct group *, getgrnam, (const char *name), (name), NULL)
 WRAP(struct passwd *, getpwnam, (const char *name), (name), NULL)
 WRAP(json_t *, json_array, (void), (), NULL)
-WRAP(int, json_array_append_new, (json_t *array, json_t *value), (array, value), -1)
 WRAP(json_t *, json_object, (void), (), NULL)
 WRAP(json_t *, json_integer, (json_int_t n), (n), NULL)
 WRAP(json_t *, json_string, (const char *s), (s), NULL)
@@ -75,17 +74,27 @@ json_t *__wrap_json_loadb(const char *from, size_t n, size_t flags, json_error_t
 json_t *__wrap_json_pack(const char *format, ...);
 json_t *__wrap_json_pack(const char *format, ...)
 {
+	bool fails = inject_next(FAULT_json_pack, SITE);
 	json_t *j;
 	va_list ap;
 
-	if (inject_next(FAULT_json_pack, SITE)) {
-		/* what "o" would have taken over is leaked here; the process is of one case */
-		return NULL;
-	}
 	va_start(ap, format);
 	j = json_vpack_ex(NULL, 0, format, ap);
 	va_end(ap);
-	return j;
+	if (!fails)
+		return j;
+	json_decref(j);		/* with what "o" took over, as when it fails by itself */
+	return NULL;
+}
+
+int __real_json_array_append_new(json_t *array, json_t *value);
+int __wrap_json_array_append_new(json_t *array, json_t *value);
+int __wrap_json_array_append_new(json_t *array, json_t *value)
+{
+	if (!inject_next(FAULT_json_array_append_new, SITE))
+		return __real_json_array_append_new(array, value);
+	json_decref(value);	/* it is taken over in any case */
+	return -1;
 }
 
 __attribute__((constructor)) static void wraps_daemon_arm(void)
