@@ -52,6 +52,7 @@ include mk/rules.mk
 include mk/programs.mk
 include mk/ctl.mk mk/fsview.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk mk/fault.mk
 include mk/tests.mk
+include mk/guest.mk
 
 # --- what people type ---
 .PHONY: help deps demo run check check-quick check-native bench lint clean
@@ -70,6 +71,7 @@ help:
 ## make sim-planted   each planted bug must fall to it
 ## make fault         the Nth call into the system fails, for every N
 ## make soak          an hour of churn beside the node's memory: SOAK_SECONDS=3600
+## make check-guest   the cases that need RDMA, in a Debian 13 guest; guest-shell: a prompt there
 ## make lint          layers and limits
 ## make install       DESTDIR= PREFIX=
 
