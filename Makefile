@@ -46,7 +46,8 @@ LIBS_wire := -lcrypto
 LIBS_node := -lcrypto
 LIBS_client := -lcrypto
 LIBS_engine :=
-ALL_LIBS := -lisal -lxxhash -lcrypto
+LIBS_transport := -lrdmacm -libverbs
+ALL_LIBS := -lisal -lxxhash -lcrypto -lrdmacm -libverbs
 
 include mk/rules.mk
 include mk/programs.mk

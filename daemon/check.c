@@ -27,20 +27,29 @@ static int check_address(struct daemon *d, enum config_id id, const char *scheme
 	return LARDERD_EXIT_LISTEN;
 }
 
+static int check_addresses(struct daemon *d, enum config_id id, const char *scheme)
+{
+	char *list = strdup(config_string(&d->config, id)), *save = NULL;
+	int r = LARDERD_EXIT_OK;
+
+	if (!list) {
+		say(&d->log, LARDER_LOG_ERR, "no memory to look at listen.%s", scheme);
+		return LARDERD_EXIT_INTERNAL;
+	}
+	for (char *a = strtok_r(list, " \t", &save); a && !r; a = strtok_r(NULL, " \t", &save))
+		r = check_address(d, id, scheme, a);
+	free(list);
+	return r;
+}
+
 static int check_listeners(struct daemon *d)
 {
 	const char *shm = config_string(&d->config, CONFIG_listen_shm);
 	const char *control = config_string(&d->config, CONFIG_control_socket);
-	char *tcp = strdup(config_string(&d->config, CONFIG_listen_tcp)), *save = NULL;
-	int r = LARDERD_EXIT_OK;
+	int r = check_addresses(d, CONFIG_listen_tcp, "tcp");
 
-	if (!tcp) {
-		say(&d->log, LARDER_LOG_ERR, "no memory to look at listen.tcp");
-		return LARDERD_EXIT_INTERNAL;
-	}
-	for (char *a = strtok_r(tcp, " \t", &save); a && !r; a = strtok_r(NULL, " \t", &save))
-		r = check_address(d, CONFIG_listen_tcp, "tcp", a);
-	free(tcp);
+	if (!r)
+		r = check_addresses(d, CONFIG_listen_rdma, "rdma");
 	if (!r && shm[0])
 		r = check_address(d, CONFIG_listen_shm, "shm", shm);
 	if (!r && strlen(control) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {

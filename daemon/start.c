@@ -231,23 +231,33 @@ static int start_listen_one(struct daemon *d, const char *scheme, const char *ad
 	return 0;
 }
 
-static int start_listen(struct daemon *d)
+/* @must: one that can not be listened on ends the start. */
+static int start_listen_all(struct daemon *d, enum config_id id, const char *scheme, bool must)
 {
-	char tcp[1024];
+	char list[1024];
 	char *save = NULL;
-	const char *shm = config_string(&d->config, CONFIG_listen_shm);
 
-	if (snprintf(tcp, sizeof(tcp), "%s", config_string(&d->config, CONFIG_listen_tcp)) >=
-	    (int)sizeof(tcp)) {
-		say(&d->log, LARDER_LOG_ERR, "listen.tcp: longer than %zu bytes", sizeof(tcp));
+	if (snprintf(list, sizeof(list), "%s", config_string(&d->config, id)) >=
+	    (int)sizeof(list)) {
+		say(&d->log, LARDER_LOG_ERR, "listen.%s: longer than %zu bytes", scheme,
+		    sizeof(list));
 		return LARDERD_EXIT_LISTEN;
 	}
-	for (char *a = strtok_r(tcp, " \t", &save); a; a = strtok_r(NULL, " \t", &save))
-		if (start_listen_one(d, "tcp", a))
+	for (char *a = strtok_r(list, " \t", &save); a; a = strtok_r(NULL, " \t", &save))
+		if (start_listen_one(d, scheme, a) && must)
 			return LARDERD_EXIT_LISTEN;
-	if (shm[0] && start_listen_one(d, "shm", shm))
-		return LARDERD_EXIT_LISTEN;
 	return LARDERD_EXIT_OK;
+}
+
+static int start_listen(struct daemon *d)
+{
+	const char *shm = config_string(&d->config, CONFIG_listen_shm);
+	int r = start_listen_all(d, CONFIG_listen_tcp, "tcp", true);
+
+	if (r == LARDERD_EXIT_OK && shm[0] && start_listen_one(d, "shm", shm))
+		r = LARDERD_EXIT_LISTEN;
+	/* last: it registers memory, and a device that is not there keeps nobody else out */
+	return r ? r : start_listen_all(d, CONFIG_listen_rdma, "rdma", false);
 }
 
 static int start_tenants(struct daemon *d)

@@ -88,6 +88,7 @@ static void call_free(struct call *call)
 	list_remove(&call->link);
 	call->state = CALL_FREE;
 	call->conn = NULL;
+	call->exposed = false;
 	list_push_head(&core->free, &call->link);
 	core->n_free++;
 	core->kick = true;
@@ -105,6 +106,7 @@ static void call_wait_again(struct call *call)
 	call->conn = NULL;
 	call->replied = false;
 	call->gate_armed = false;
+	call->exposed = false;
 	call->tainted = false;
 	call->held = false;
 	call->accepted = 0;
@@ -246,6 +248,7 @@ void call_answered(struct call *call)
 {
 	call->conn->in_flight--;
 	call->gate_armed = false;
+	call->exposed = false;
 	call->core->kick = true;
 	if (call->cancel_wanted) {
 		call->cancel_wanted = false;
@@ -427,6 +430,11 @@ void call_grace_over(struct call *call)
 		conn_fail(conn, 0, "a value was cut at its deadline");
 		return;
 	}
+	if (call->exposed) {
+		/* its items end when the transport has surely let go: see call_conn_spent */
+		conn_fail(conn, 0, "a request was not answered in time after its deadline");
+		return;
+	}
 	if (conn->one_sided) {
 		r = call_take_gate(call);
 		if (r == 1)
@@ -466,6 +474,7 @@ void call_conn_spent(struct call *call)
 		call->core->cancels--;
 	}
 	call->gate_armed = false;
+	call->exposed = false;
 	call->state = CALL_REPLIED;
 	list_remove(&call->link);
 	if (!job) {

@@ -14,7 +14,7 @@
  * Ownership of a buffer: an item's memory is the library's from core_submit until its status is
  * set. call_end sets it, and is called only when nothing can touch the memory any more: every
  * descriptor that names it has had its done-event, no receive buffer points into it, and on a
- * one-sided transport the reply has come or the gate was taken.
+ * one-sided transport the reply has come, the gate was taken or the connection is down.
  *
  * Thread rules: one thread at a time, whoever holds the driver's role (thread.c).
  */
@@ -131,6 +131,7 @@ struct call {
 	uint8_t end_status;	/* DEADLINE or CANCELLED once wanted; 0 = none */
 	bool cancel_wanted;	/* CANCEL is to be sent */
 	bool gate_armed;	/* the node may touch memory of ours until reply or gate */
+	bool exposed;		/* the same without a gate: until reply or the connection's end */
 	bool held;		/* not handed back: its memory could not be replaced */
 	bool tainted;		/* a page under it was replaced: what arrived may be elsewhere */
 	bool no_direct;		/* goes through the bounce */

@@ -123,8 +123,10 @@ static int value_arm(struct call *call)
 	struct transport_conn *tc = call->conn->tc;
 	int r = tc->transport->ops->gate_arm(tc, call->index);
 
-	if (r == -EOPNOTSUPP)
-		return 0;	/* this transport's peer is stopped by other means */
+	if (r == -EOPNOTSUPP) {
+		call->exposed = true;	/* only the connection's end stops this transport's peer */
+		return 0;
+	}
 	if (r < 0)
 		return r;
 	call->gate_armed = true;

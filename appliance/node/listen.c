@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "mem/memory.h"
 #include "node/node.h"
 #include "transport/tcp_address.h"
 
@@ -26,6 +27,8 @@ static int listen_open(struct larder_node *n, const struct transport_ops *ops,
 		.max_conns = n->config.max_connections,
 		.max_region_bytes = n->config.max_region_bytes,
 		.max_regions = n->config.max_regions,
+		.memory = arena_base(n->config.memory->arena),
+		.memory_bytes = (uint64_t)arena_pages(n->config.memory->arena) * n->page_size,
 	};
 
 	return ops->open(&tc, ret);
@@ -102,7 +105,7 @@ LARDER_PUBLIC int larder_node_listen_check(const char *url, const char **ret_why
 	if (r < 0)
 		return r;
 	*ret_why = "an address is a number and a port: 192.0.2.1:16180 or [2001:db8::1]:16180";
-	if (strcmp(ops->name, "tcp") == 0)
+	if (strcmp(ops->name, "tcp") == 0 || strcmp(ops->name, "rdma") == 0)
 		return tcp_address_parse(address, &tcp);
 	*ret_why = "the path of a unix socket has 1 to 107 bytes";
 	static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == 108, "as the sentence says");

@@ -152,6 +152,7 @@ void transport_fill_defaults(struct transport_ops *ops)
 static const struct transport_ops *(*const registry_tables[])(void) = {
 	transport_tcp,
 	transport_shm,
+	transport_verbs,
 	transport_loop,
 };
 

@@ -10,6 +10,7 @@
 
 const struct transport_ops *transport_tcp(void);
 const struct transport_ops *transport_shm(void);
+const struct transport_ops *transport_verbs(void);
 const struct transport_ops *transport_loop(void);
 
 #endif

@@ -12,8 +12,6 @@
 
 #include "pair.h"
 
-#define REGION_BYTES (2u << 20)
-
 struct bench {
 	struct pair *pair;
 	int fd;
@@ -22,8 +20,6 @@ struct bench {
 	struct transport_region *imported;	/* node */
 	uint8_t in[64];				/* posted by the node, as a session does */
 };
-
-static uint8_t node_memory[REGION_BYTES];
 
 static void bench_open(struct bench *bench, const struct subject *s)
 {
@@ -91,6 +87,11 @@ static bool bench_is_done(void *user)
 	return bench->pair->b.done == bench->pair->b.accepted;
 }
 
+#define NEED_GATES(s)                                                                              \
+	do {                                                                                       \
+		if ((s)->no_gates)                                                                 \
+			SKIP_BECAUSE("no gates: the connection's end stops the node");             \
+	} while (0)
 #define NEED_ONE_SIDED(s)                                                                          \
 	do {                                                                                       \
 		if (!((s)->ops->caps & TRANSPORT_ONE_SIDED))                                       \
@@ -146,6 +147,7 @@ static void j_taken_gate_keeps_the_node_out(void **state)
 	struct bench bench;
 
 	NEED_ONE_SIDED(s);
+	NEED_GATES(s);
 	bench_open(&bench, s);
 	memset(node_memory, 0x33, sizeof(node_memory));
 	memset(bench.client, 0, REGION_BYTES);
@@ -171,6 +173,7 @@ static void j_gate_taken_in_mid_transfer_stops_it(void **state)
 	struct bench bench;
 
 	NEED_ONE_SIDED(s);
+	NEED_GATES(s);
 	bench_open(&bench, s);
 	memset(node_memory, 0x44, sizeof(node_memory));
 	memset(bench.client, 0, REGION_BYTES);
@@ -278,6 +281,30 @@ static void j_a_down_conn_returns_one_sided_descriptors(void **state)
 	bench_close(&bench);
 }
 
+/* Whoever ended a connection has its memory back at DOWN: nothing is written from then on. */
+static void j_down_gives_the_memory_back(void **state)
+{
+	const struct subject *s = subject_of(state);
+	struct bench bench;
+
+	NEED_ONE_SIDED(s);
+	bench_open(&bench, s);
+	memset(node_memory, 0x55, sizeof(node_memory));
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(bench_tx(&bench, TRANSPORT_WRITE, node_memory, REGION_BYTES, 0,
+					  TRANSPORT_NO_GATE), 1);
+	side_step(&bench.pair->b);	/* it has begun */
+	assert_int_equal(transport_disconnect(bench.pair->a.conn, false), 0);
+	while (!bench.pair->a.down)
+		side_step(&bench.pair->a);
+	memset(bench.client, 0, REGION_BYTES);
+	pair_until_gone(bench.pair, &bench.pair->b);
+	pair_until_gone(bench.pair, &bench.pair->a);
+	for (uint32_t i = 0; i < REGION_BYTES; i++)
+		assert_int_equal(bench.client[i], 0);
+	bench_close(&bench);
+}
+
 const struct CMUnitTest cases_regions[] = {
 	cmocka_unit_test(i_one_sided_transfer_takes_a_turn_per_poll),
 	cmocka_unit_test(j_one_sided_write_and_read_move_the_bytes),
@@ -285,6 +312,7 @@ const struct CMUnitTest cases_regions[] = {
 	cmocka_unit_test(j_taken_gate_keeps_the_node_out),
 	cmocka_unit_test(j_gate_taken_in_mid_transfer_stops_it),
 	cmocka_unit_test(j_memory_that_the_peer_writes_is_copied),
+	cmocka_unit_test(j_down_gives_the_memory_back),
 	cmocka_unit_test(j_a_down_conn_returns_one_sided_descriptors),
 };
 const size_t n_cases_regions = ARRAY_SIZE(cases_regions);

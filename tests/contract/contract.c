@@ -5,6 +5,8 @@
  * letter that it proves.
  *
  *	contract [TRANSPORT [CASE]]	LARDER_TEST_SEED repeats a run
+ *
+ * rdma runs where LARDER_TEST_RDMA holds the address of an RDMA device's interface.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 static struct subject subjects[] = {
 	{ .name = "tcp", .other_process = true },
 	{ .name = "shm", .other_process = true },
+	{ .name = "rdma", .other_process = true, .no_gates = true, .cm_allocates = true },
 	{ .name = "loop" },
 };
 
@@ -40,12 +43,35 @@ static void add_cases(struct subject *s, const struct CMUnitTest *cases, size_t 
 	}
 }
 
+/* NULL, or why it can not be run here. */
+static const char *subject_fault(const struct subject *s)
+{
+	struct transport_config config = pair_config();
+	struct transport *t;
+
+	if (strcmp(s->name, "rdma") != 0)
+		return NULL;
+	if (!getenv("LARDER_TEST_RDMA"))
+		return "LARDER_TEST_RDMA holds no address of an RDMA device";
+	if (s->ops->open(&config, &t) < 0)
+		return "there is no RDMA device";
+	s->ops->close(t);
+	return NULL;
+}
+
 static int run_subject(struct subject *s, const char *only)
 {
+	const char *fault;
+
 	s->ops = transport_find(s->name);
 	if (!s->ops) {
 		fprintf(stderr, "no transport %s\n", s->name);
 		return 1;
+	}
+	fault = subject_fault(s);
+	if (fault) {
+		printf("[  SKIPPED ] %s: %s\n", s->name, fault);
+		return 0;
 	}
 	s->message = s->ops->caps & TRANSPORT_MESSAGE;
 	s->largest = MIN(s->ops->limits.max_message, 300u * 1024);

@@ -13,6 +13,8 @@
 
 #define PAIR_QUIET 20u
 
+uint8_t node_memory[REGION_BYTES] __attribute__((aligned(4096)));
+
 static unsigned pair_serial;
 
 const struct subject *subject_of(void **state)
@@ -49,6 +51,8 @@ struct transport_config pair_config(void)
 		.max_region_bytes = 64u << 20,
 		.max_regions = 8,
 		.gates = 64,
+		.memory = node_memory,
+		.memory_bytes = sizeof(node_memory),
 	};
 }
 
@@ -58,6 +62,8 @@ void pair_address(const struct subject *s, char *text, size_t size)
 
 	if (!strcmp(s->name, "tcp"))
 		snprintf(text, size, "127.0.0.1:0");
+	else if (!strcmp(s->name, "rdma"))
+		snprintf(text, size, "%s:0", getenv("LARDER_TEST_RDMA"));
 	else if (!strcmp(s->name, "shm"))
 		snprintf(text, size, "/tmp/larder-contract-%d-%u.sock", (int)getpid(), n);
 	else

@@ -32,6 +32,8 @@ struct subject {
 	const struct transport_ops *ops;
 	bool message;		/* TRANSPORT_MESSAGE */
 	bool other_process;	/* reaches a peer in another process */
+	bool no_gates;		/* one-sided, and only the end of a connection stops the node */
+	bool cm_allocates;	/* a library below it allocates when connections come and go */
 	uint32_t largest;	/* descriptor that the cases send */
 };
 
@@ -73,6 +75,9 @@ const struct subject *subject_of(void **state);
 		print_message("skipped: %s\n", why);                                               \
 		skip();                                                                            \
 	} while (0)
+
+#define REGION_BYTES (2u << 20)
+extern uint8_t node_memory[REGION_BYTES];	/* what the node moves between regions and itself */
 
 struct transport_config pair_config(void);
 void side_open(const struct subject *s, struct side *side, const char *name,

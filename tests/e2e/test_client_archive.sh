@@ -52,7 +52,7 @@ cat >"$work/p.c" <<-'EOF'
 	}
 EOF
 if ${CC:-cc} -I"$here/../../appliance/include" "$work/p.c" "$lib" -lisal -lxxhash -lcrypto \
-	-lpthread -o "$work/p" >"$work/out" 2>&1 && "$work/p"; then
+	-lrdmacm -libverbs -lpthread -o "$work/p" >"$work/out" 2>&1 && "$work/p"; then
 	passed=$((passed + 1))
 else
 	failed=$((failed + 1))

@@ -136,7 +136,8 @@ struct larder_node_tenant {
 void larder_node_tenants(struct larder_node *node,
 			 bool (*fn)(void *user, const struct larder_node_tenant *t), void *user);
 
-/* "tcp://127.0.0.1:16180", "shm:///run/larder/larder.sock", "loop://name". Every reactor listens.
+/* "tcp://127.0.0.1:16180", "shm:///run/larder/larder.sock", "rdma://192.0.2.1:16180",
+ * "loop://name". Every reactor listens, on rdma the first alone; rdma registers the node's memory.
  * 0 or -errno; the log says what is wrong with it. */
 int larder_node_listen(struct larder_node *node, const char *url);
 /* Could it be listened on, as far as its spelling tells? Touches nothing. 0, or -errno and a

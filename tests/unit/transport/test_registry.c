@@ -14,7 +14,7 @@
 
 static void transport_find__known_schemes(void **state)
 {
-	const char *schemes[] = { "tcp", "shm", "loop" };
+	const char *schemes[] = { "tcp", "shm", "rdma", "loop" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
 		const struct transport_ops *ops = transport_find(schemes[i]);
@@ -39,7 +39,7 @@ static void transport_find__unknown_schemes(void **state)
 static void transport_tables__no_slot_is_null(void **state)
 {
 	const struct transport_ops *tables[] = { transport_tcp(), transport_shm(),
-						 transport_loop() };
+						 transport_verbs(), transport_loop() };
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
 		const char *bytes = (const char *)tables[i];
