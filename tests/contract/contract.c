@@ -19,7 +19,8 @@
 static struct subject subjects[] = {
 	{ .name = "tcp", .other_process = true },
 	{ .name = "shm", .other_process = true },
-	{ .name = "rdma", .other_process = true, .no_gates = true, .cm_allocates = true },
+	{ .name = "rdma", .other_process = true, .no_gates = true, .cm_allocates = true,
+	  .flushes = true },
 	{ .name = "loop" },
 };
 

@@ -33,6 +33,7 @@ struct subject {
 	bool message;		/* TRANSPORT_MESSAGE */
 	bool other_process;	/* reaches a peer in another process */
 	bool no_gates;		/* one-sided, and only the end of a connection stops the node */
+	bool flushes;		/* a device takes its time to give back what it holds */
 	bool cm_allocates;	/* a library below it allocates when connections come and go */
 	uint32_t largest;	/* descriptor that the cases send */
 };
