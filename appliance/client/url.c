@@ -155,8 +155,8 @@ int url_parse(struct core *core, const struct larder_client_options *o)
 	mark = strstr(o->url, "://");
 	len = mark ? (size_t)(mark - o->url) : 0;
 	if (!len || len >= sizeof(scheme))
-		return url_refuse(o->url, "a url is larder://HOST, tcp://HOST:PORT, rdma://HOST:PORT or "
-				       "shm://PATH");
+		return url_refuse(o->url, "a url is larder://HOST, tcp://HOST:PORT, "
+				  "rdma://HOST:PORT or shm://PATH");
 	memcpy(scheme, o->url, len);
 	scheme[len] = 0;
 	if (!strcmp(scheme, "larder"))

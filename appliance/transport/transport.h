@@ -123,8 +123,8 @@ struct transport_config {
 	uint32_t max_regions;		/* per connection */
 	/* gate words per connection (client decides by its depth) */
 	uint32_t gates;
-	/* Node: the memory that READ and WRITE move from and into, for transports that must have it
-	 * registered. It outlives the transport. Elsewhere -EFAULT is such a descriptor's status. */
+	/* Node: the memory that READ and WRITE move from and into, for transports that must have
+	 * it registered; it outlives the transport. Other memory: -EFAULT as status. */
 	void *memory;
 	uint64_t memory_bytes;
 };

@@ -15,10 +15,10 @@
  *	verbs_region.c		memory of the peer, named by it
  *	verbs_credits, verbs_gid, verbs_phase, verbs_plan, verbs_hello	no verbs call in them
  *
- * The node moves the bytes: it posts RDMA WRITE for a GET and RDMA READ for a PUT, then the reply on
- * the same queue pair. Its queue pairs carry no remote access rights and its memory is registered
- * for local writing only, so no key of it is of use to anybody. The client's queue pairs allow both,
- * and its regions are the only memory in its protection domain that does.
+ * The node moves the bytes: it posts RDMA WRITE for a GET and RDMA READ for a PUT, then the reply
+ * on the same queue pair. Its queue pairs carry no remote access rights and its memory is
+ * registered for local writing only, so no key of it is of use to anybody. The client's queue pairs
+ * allow both, and its regions are the only memory in its protection domain that does.
  *
  * Messages are SENDs, copied once on either side: out of memory that is registered (or inline), and
  * out of the shared receive queue into the owner's buffer. See verbs_credits.h for who may send.
@@ -234,7 +234,7 @@ struct verbs_transport {
 	struct list conns;
 	struct list gone;
 	struct list ready;
-	struct list orphans;		/* regions whose conn is over: only region_del is left to do */
+	struct list orphans;		/* regions whose conn is over: region_del is left */
 	uint64_t turn;
 	uint32_t poll_left;		/* bytes */
 };

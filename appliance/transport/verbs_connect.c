@@ -2,8 +2,8 @@
 /*
  * How a connection comes about.
  *
- *	client: address, route, request with a hello ─▶   node: receives set aside, answer with its own
- *	client: queue pair connected, "it arrived"   ─▶   node: UP
+ *	client: address, route, request with a hello ─▶ node: sets receives aside, answers
+ *	client: queue pair connected, "it arrived"   ─▶ node: UP
  *
  * The client gives the node a window and asks for one; the node grants what it can. A refusal
  * carries its reason.

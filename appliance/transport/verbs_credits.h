@@ -7,9 +7,10 @@
  * running count in the immediate value of everything that goes the other way. When nothing does, an
  * empty message tells it alone: an update.
  *
- * An update needs a receive, too: two more than the window are set aside. A third is not sent before
- * the peer has shown (in its own count) that it got the first. This never stalls: whoever used up
- * what two updates gave has sent something that was received, and with it the acknowledgement.
+ * An update needs a receive, too: two more than the window are set aside. A third is not sent
+ * before the peer has shown (in its own count) that it got the first. This never stalls: whoever
+ * used up what two updates gave has sent something that was received, and with it the
+ * acknowledgement.
  *
  *	immediate value:  update (1 bit) | updates received (8) | messages taken (23)
  */

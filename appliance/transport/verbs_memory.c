@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of the node, registered for a device: LOCAL_WRITE and nothing else, so that no key of it is
- * of use to a peer. A few large regions, each made by a thread of its own, since the kernel pins page
- * by page. What is registered once serves every transport of the process on that device.
+ * Memory of the node, registered for a device: LOCAL_WRITE and nothing else, so that no key of it
+ * is of use to a peer. A few large regions, each made by a thread of its own, since the kernel pins
+ * page by page. What is registered once serves every transport of the process on that device.
  */
 #include <errno.h>
 #include <pthread.h>

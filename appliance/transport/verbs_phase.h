@@ -7,8 +7,8 @@
  *	ANSWERED ──────────────────┘    │      │        │
  *	   (node)   every one of them ──┴──────┴────────┴─▶ ENDING ─▶ OVER ─▶ DOWN ─▶ GONE
  *
- * ENDING: the queue pair is in the error state and gives back what it held. From OVER on there is no
- * queue pair: nothing touches any memory on this connection's behalf.
+ * ENDING: the queue pair is in the error state and gives back what it held. From OVER on there is
+ * no queue pair: nothing touches any memory on this connection's behalf.
  */
 #ifndef LARDER_TRANSPORT_VERBS_PHASE_H
 #define LARDER_TRANSPORT_VERBS_PHASE_H

@@ -79,8 +79,9 @@ const char *verbs_plan_memlock(uint64_t limit, bool privileged, uint64_t need, c
 	if (privileged || limit >= need)
 		return NULL;
 	(void)snprintf(text, size,
-		       "RLIMIT_MEMLOCK is %llu KiB and %llu KiB must be pinned: raise it (ulimit -l, "
-		       "LimitMEMLOCK=) or give CAP_IPC_LOCK", (unsigned long long)(limit >> 10),
+		       "RLIMIT_MEMLOCK is %llu KiB and %llu KiB must be pinned: raise it "
+		       "(ulimit -l, LimitMEMLOCK=) or give CAP_IPC_LOCK",
+		       (unsigned long long)(limit >> 10),
 		       (unsigned long long)((need + 1023) >> 10));
 	return text;
 }

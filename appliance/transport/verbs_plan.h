@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sizes of a verbs device's resources: what we want against what it has, and what of a long transfer
- * goes into one work request. No verbs call in it.
+ * Sizes of a verbs device's resources: what we want against what it has, and what of a long
+ * transfer goes into one work request. No verbs call in it.
  */
 #ifndef LARDER_TRANSPORT_VERBS_PLAN_H
 #define LARDER_TRANSPORT_VERBS_PLAN_H

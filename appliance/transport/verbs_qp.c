@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue pair of a connection. It is ours rather than rdma_cm's, so that every step is seen here:
- * which address it uses, that it allows nothing to the peer where it should not, that no retry is
- * for ever.
+ * The queue pair of a connection. It is ours rather than rdma_cm's, so that every step is seen
+ * here: which address it uses, that it allows nothing to the peer where it should not, that no
+ * retry is for ever.
  */
 #include <errno.h>
 #include <string.h>
@@ -82,7 +82,8 @@ static int qp_look_at_gid(struct verbs_conn *c, const struct ibv_qp_attr *attr)
 			attr->ah_attr.grh.sgid_index, strerror(e));
 		return -e;
 	}
-	c->gid = (struct verbs_gid){ .index = entry.gid_index, .type = qp_gid_type(entry.gid_type) };
+	c->gid = (struct verbs_gid){ .index = entry.gid_index,
+				     .type = qp_gid_type(entry.gid_type) };
 	memcpy(c->gid.raw, entry.gid.raw, sizeof(c->gid.raw));
 	verbs_gid_text(&c->gid, text);
 	fault = verbs_gid_fault(&c->gid);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the owner of a connection has handed over: descriptors in one ring, in order; their pieces in
- * a second; posted buffers in a third. As in shm_queue.c no event is stored: a descriptor that is
- * done stays in its slot until an array of a poll has room for its event.
+ * What the owner of a connection has handed over: descriptors in one ring, in order; their pieces
+ * in a second; posted buffers in a third. As in shm_queue.c no event is stored: a descriptor that
+ * is done stays in its slot until an array of a poll has room for its event.
  */
 #include <errno.h>
 #include <string.h>

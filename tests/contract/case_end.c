@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -315,7 +316,7 @@ static void f_returned_buffers_are_not_written_any_more(void **state)
 
 /* --- a peer that is killed --- */
 
-static void child_echo(const struct subject *s, const char *address, int ready)
+void child_echo(const struct subject *s, const char *address, int ready)
 {
 	struct transport_config config = pair_config();
 	struct side side = { .max = PAIR_BATCH, .name = "child" };
@@ -338,6 +339,18 @@ static void child_echo(const struct subject *s, const char *address, int ready)
 		if (transport_post_rx(side.conn, &rx, 1) < 0)
 			_exit(1);
 	}
+}
+
+/* A program of its own: what a fork inherits of a device would be its parent's as well. */
+static void child_exec(const struct subject *s, const char *address, int ready)
+{
+	char fd[16];
+
+	(void)snprintf(fd, sizeof(fd), "%d", ready);	/* fits */
+	if (fcntl(ready, F_SETFD, 0) == 0)
+		(void)execl("/proc/self/exe", "contract", "--echo", s->name, address, fd,
+			    (char *)NULL);
+	_exit(1);
 }
 
 /* Steps b, which sends all the time, until the child has read something. */
@@ -372,7 +385,7 @@ static void a_killed_peer_in_mid_transfer(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0)
-		child_echo(s, p->address, ready[1]);
+		child_exec(s, p->address, ready[1]);
 	(void)close(ready[1]);
 	while (!p->b.up)
 		side_step(&p->b);

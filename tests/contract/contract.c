@@ -84,10 +84,21 @@ static int run_subject(struct subject *s, const char *only)
 	return _cmocka_run_group_tests(s->name, tests, n_tests, NULL, NULL);
 }
 
+static int echo(char **argv)
+{
+	struct subject s = { .name = argv[0], .ops = transport_find(argv[0]) };
+
+	if (s.ops)
+		child_echo(&s, argv[1], atoi(argv[2]));
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	int failed = 0;
 
+	if (argc == 5 && !strcmp(argv[1], "--echo"))
+		return echo(argv + 2);
 	for (size_t i = 0; i < ARRAY_SIZE(subjects); i++) {
 		if (argc < 2 || !strcmp(argv[1], subjects[i].name))
 			failed += run_subject(&subjects[i], argc > 2 ? argv[2] : NULL);

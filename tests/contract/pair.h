@@ -80,6 +80,9 @@ const struct subject *subject_of(void **state);
 #define REGION_BYTES (2u << 20)
 extern uint8_t node_memory[REGION_BYTES];	/* what the node moves between regions and itself */
 
+/* The peer that is killed: reads what comes to it and tells each message by a byte on @ready. */
+void child_echo(const struct subject *s, const char *address, int ready);
+
 struct transport_config pair_config(void);
 void side_open(const struct subject *s, struct side *side, const char *name,
 	       const struct transport_config *config);

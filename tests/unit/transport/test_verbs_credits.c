@@ -163,7 +163,7 @@ static void credits__never_stall(void **state)
 				(void)end_send(e);	/* false: over its window */
 				break;
 			case 1:
-				(void)end_receive(e, e == &a ? &b : &a);	/* false: nothing */
+				(void)end_receive(e, e == &a ? &b : &a);	/* or nothing */
 				break;
 			default:
 				(void)end_take(e);	/* false: nothing */
@@ -171,7 +171,8 @@ static void credits__never_stall(void **state)
 			}
 		}
 		assert_true(a.most <= wa && b.most <= wb);
-		while (end_receive(&a, &b) || end_receive(&b, &a) || end_take(&a) || end_take(&b))
+		while (end_receive(&a, &b) || end_receive(&b, &a) || end_take(&a) ||
+		       end_take(&b))
 			;
 		assert_true(verbs_credits_may_send(&a.c));
 		assert_true(verbs_credits_may_send(&b.c));
@@ -200,7 +201,7 @@ static void grant__a_late_connection_gets_fewer_then_none(void **state)
 
 static void grant__bounds(void **state)
 {
-	assert_int_equal(verbs_credits_grant(1, 1000, 1000), 0);	/* too little to work with */
+	assert_int_equal(verbs_credits_grant(1, 1000, 1000), 0);	/* too little */
 	assert_int_equal(verbs_credits_grant(2, 4, 1000), 2);
 	assert_int_equal(verbs_credits_grant(60000, 100000, 100000), VERBS_WINDOW_MAX);
 	assert_int_equal(verbs_credits_grant(64, 3, 1000), 0);
