@@ -354,6 +354,8 @@ int verbs_device_get(struct verbs_transport *t, struct ibv_context *context,
 void verbs_device_close(struct verbs_device *d);
 /* In a forked child: the parent's objects stay. */
 void verbs_device_abandon(struct verbs_device *d);
+/* Has it a port that is up? */
+bool verbs_device_is_up(struct ibv_context *context);
 /* Opens every device that has a port that is up; at least one or -errno. */
 int verbs_device_get_all(struct verbs_transport *t);
 void verbs_slot_idle(struct verbs_device *d, uint32_t slot);

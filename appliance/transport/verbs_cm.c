@@ -56,6 +56,9 @@ static int cm_listen(struct verbs_transport *t)
 				 verbs_device_get_all(t);
 	if (r < 0)
 		return r;
+	if (t->listener->verbs && !verbs_device_is_up(t->listener->verbs))
+		log_warning(t->config.log, "rdma: %s has no port that is up: nobody can connect "
+			    "until one is", ibv_get_device_name(t->listener->verbs->device));
 	return rdma_listen(t->listener, CM_BACKLOG) < 0 ? -errno : 0;
 }
 

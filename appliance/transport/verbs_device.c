@@ -271,7 +271,7 @@ void verbs_device_abandon(struct verbs_device *d)
 
 /* --- those that there are ------------------------------------------------------------------ */
 
-static bool device_has_port(struct ibv_context *context)
+bool verbs_device_is_up(struct ibv_context *context)
 {
 	struct ibv_device_attr a;
 
@@ -296,7 +296,7 @@ int verbs_device_get_all(struct verbs_transport *t)
 	for (int i = 0; i < n; i++) {
 		struct verbs_device *d;
 
-		if (!device_has_port(all[i])) {
+		if (!verbs_device_is_up(all[i])) {
 			log_notice(t->config.log, "rdma: %s has no port that is up",
 				   device_name(all[i]));
 			r = -ENETDOWN;
