@@ -107,9 +107,9 @@ static void P11_strangers_are_few(void **state)
 	for (unsigned i = 0; i < 40; i++)
 		raw_connect(&strangers[i], &node);
 	end = now_ms() + HANDSHAKE_MS - 1000;	/* before the time of the first is over */
-	while (node_stat(&node, "connections", "unauthenticated") > 16 && now_ms() < end)
+	while (node_stat(&node, "connections", "unauthenticated") > 32 && now_ms() < end)
 		sleep_ms(10);
-	assert_true(node_stat(&node, "connections", "unauthenticated") <= 16);
+	assert_true(node_stat(&node, "connections", "unauthenticated") <= 32);
 	for (unsigned i = 0; i < 40; i++) {
 		closed += raw_closed(&strangers[i], 2 * HANDSHAKE_MS);
 		raw_close(&strangers[i]);
@@ -119,6 +119,6 @@ static void P11_strangers_are_few(void **state)
 }
 
 PROMISE("[node]\nstall_timeout = 1500\nkeepalive = 3000\nhandshake_timeout = 4000\n"
-	"max_unauthenticated = 16\n",
+	"max_unauthenticated = 32\n",
 	cmocka_unit_test(P11_bad_manners_cost_their_owner_only),
 	cmocka_unit_test(P11_strangers_are_few))
