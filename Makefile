@@ -53,7 +53,7 @@ include mk/rules.mk
 include mk/programs.mk
 include mk/ctl.mk mk/fsview.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk mk/fault.mk
 include mk/tests.mk
-include mk/guest.mk
+include mk/guest.mk mk/packaging.mk
 
 # --- what people type ---
 .PHONY: help deps demo run check check-quick check-native bench lint clean

@@ -5,11 +5,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include <systemd/sd-daemon.h>
-
 #include <larder/status.h>
 
 #include "control_protocol.h"
+#include "notify.h"
 #include "say.h"
 
 static json_t *command_done(int r)
@@ -57,7 +56,7 @@ static json_t *command_set_drain(struct daemon *d, bool on)
 		return command_done(-EALREADY);
 	say(&d->log, LARDER_LOG_INFO, on ? "draining: nothing new is taken" : "taking work again");
 	larder_node_drain(d->node, on);
-	(void)sd_notify(0, on ? "STATUS=Draining" : "STATUS=Serving");
+	notify_status(d->notify);
 	return command_done(0);
 }
 

@@ -38,6 +38,7 @@ struct daemon {
 	struct tenants *tenants;
 	struct reactors *reactors;
 	struct control *control;
+	struct notify *notify;
 	sd_event *event;
 	sd_event_source *drain_timer;
 	uint64_t drain_deadline_us;

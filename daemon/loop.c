@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control thread: signals, control socket, watchdog, drain. SIGTERM and SIGINT drain within
+ * The control thread: signals, control socket, drain. SIGTERM and SIGINT drain within
  * drain.timeout and stop; a second one stops at once. SIGHUP reloads.
  */
 #include "daemon.h"
@@ -10,10 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 
-#include <systemd/sd-daemon.h>
-
+#include "notify.h"
 #include "say.h"
 
 #define LOOP_DRAIN_STEP_US 10000ull
@@ -45,10 +43,7 @@ static int loop_stop(sd_event_source *s, const struct signalfd_siginfo *si, void
 		return sd_event_exit(d->event, larder_node_is_drained(d->node) ? LARDERD_EXIT_OK
 									       : LARDERD_EXIT_CUT);
 	d->stopping = true;
-	(void)sd_notifyf(0, "STOPPING=1\nSTATUS=Draining\nEXTEND_TIMEOUT_USEC=%llu",
-			 (unsigned long long)config_number(&d->config, CONFIG_drain_timeout) *
-					 1000 +
-				 5000000);
+	notify_stopping(d->notify, config_number(&d->config, CONFIG_drain_timeout));
 	say(&d->log, LARDER_LOG_INFO, "draining, then stopping");
 	larder_node_drain(d->node, true);
 	r = sd_event_now(d->event, CLOCK_MONOTONIC, &now);
@@ -82,23 +77,6 @@ static int loop_reactor_failed(sd_event_source *s, int fd, uint32_t events, void
 	return sd_event_exit(d->event, LARDERD_EXIT_INTERNAL);
 }
 
-static int loop_watchdog(sd_event_source *s, uint64_t usec, void *user)
-{
-	struct daemon *d = user;
-	uint64_t period;
-
-	if (sd_watchdog_enabled(0, &period) <= 0)
-		return 0;
-	/* an idle reactor turns at least once a second: one that did not is stuck */
-	if (reactors_turned(d->reactors))
-		(void)sd_notify(0, "WATCHDOG=1");
-	else
-		say(&d->log, LARDER_LOG_WARNING,
-		    "a reactor does not turn: the watchdog is not fed");
-	(void)sd_event_source_set_time_relative(s, period / 3);
-	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
-}
-
 static int loop_watch(sd_event_source *s, uint64_t usec, void *user)
 {
 	daemon_watch(user);
@@ -109,13 +87,9 @@ static int loop_watch(sd_event_source *s, uint64_t usec, void *user)
 int daemon_reload(struct daemon *d, char *error, size_t size)
 {
 	struct config new;
-	struct timespec ts;
 	int r;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	(void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
-			 (unsigned long long)ts.tv_sec * 1000000 +
-				 (unsigned long long)ts.tv_nsec / 1000);
+	notify_reloading();
 	r = daemon_read_config(d->arguments, &new);
 	if (r) {
 		(void)snprintf(error, size, "%s", new.error);
@@ -156,7 +130,7 @@ int daemon_reload(struct daemon *d, char *error, size_t size)
 	say(&d->log, LARDER_LOG_INFO, "reloaded");
 out:
 	config_done(&new);
-	(void)sd_notify(0, "READY=1");
+	notify_ready(d->notify);
 	return r < 0 ? r : 0;
 }
 
@@ -170,8 +144,7 @@ static int loop_sources(struct daemon *d)
 	    (r = sd_event_add_signal(d->event, NULL, SIGHUP, loop_reload, d)) < 0 ||
 	    (r = sd_event_add_io(d->event, NULL, reactors_failed_fd(d->reactors), EPOLLIN,
 				 loop_reactor_failed, d)) < 0 ||
-	    (r = sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, 0, 0, loop_watchdog,
-					    d)) < 0 ||
+	    (r = notify_open(d->event, d, &d->notify)) < 0 ||
 	    (r = sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, LOOP_WATCH_US, 0,
 					    loop_watch, d)) < 0) {
 		say(&d->log, LARDER_LOG_ERR, "the control loop can not start: %s", strerror(-r));
@@ -197,7 +170,7 @@ int daemon_loop(struct daemon *d)
 	r = loop_sources(d);
 	if (r == LARDERD_EXIT_OK) {
 		tenants_started(d->tenants);
-		(void)sd_notify(0, "READY=1\nSTATUS=Serving");
+		notify_ready(d->notify);
 		say(&d->log, LARDER_LOG_NOTICE, "ready");
 		r = sd_event_loop(d->event);
 		if (r < 0) {
@@ -206,6 +179,7 @@ int daemon_loop(struct daemon *d)
 		}
 	}
 	d->control = control_close(d->control);
+	d->notify = notify_close(d->notify);
 	d->drain_timer = sd_event_source_unref(d->drain_timer);
 	d->event = sd_event_unref(d->event);
 	return r;

@@ -12,18 +12,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <systemd/sd-daemon.h>
 
+#include "memory_dir.h"
 #include "say.h"
 
-#define HUGETLBFS_MAGIC 0x958458f6
-#define HUGE_DIR "/dev/hugepages/larder"
-#define SHM_DIR "/dev/shm/larder"
+/* How long a start may go on without another sign of life: at the slowest seen, four times over. */
+#define START_EXTEND_US 60000000ull
+#define START_RECORD_NS 10000ull	/* to look at one record */
+#define START_REGISTER_GB_US 4000000ull	/* to register one GiB with a device */
 
 int daemon_read_config(const struct daemon_arguments *a, struct config *c)
 {
@@ -36,38 +36,13 @@ int daemon_read_config(const struct daemon_arguments *a, struct config *c)
 	return r ? r : config_validate(c);
 }
 
-/* Hugepages are taken when the whole arena fits into free ones, or when it lies there already. */
-static bool start_hugepages_fit(uint64_t bytes)
-{
-	struct statfs fs;
-	struct stat st;
-
-	if (statfs("/dev/hugepages", &fs) < 0 || fs.f_type != HUGETLBFS_MAGIC)
-		return false;
-	if (stat(HUGE_DIR "/arena", &st) == 0)
-		return true;
-	/* f_bavail counts the mount's own limit only; the pool is in meminfo */
-	FILE *f = fopen("/proc/meminfo", "re");
-	char line[128];
-	unsigned long long free_pages = 0, kib = 0;
-
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f)) {
-		(void)sscanf(line, "HugePages_Free: %llu", &free_pages);
-		(void)sscanf(line, "Hugepagesize: %llu kB", &kib);
-	}
-	(void)fclose(f);
-	return free_pages * kib * 1024 >= bytes;
-}
-
 static void start_pick_dir(struct daemon *d, uint64_t bytes)
 {
 	const char *dir = config_string(&d->config, CONFIG_memory_dir);
 
 	if (strcmp(dir, "auto") == 0)
 		/* records and leases take up to a fifth more than small pages alone */
-		dir = start_hugepages_fit(bytes + bytes / 5 + (16u << 20)) ? HUGE_DIR : SHM_DIR;
+		dir = memory_dir_pick(bytes + bytes / 5 + (16u << 20));
 	(void)snprintf(d->memory_dir, sizeof(d->memory_dir), "%s", dir);
 }
 
@@ -85,8 +60,9 @@ static void start_progress(void *user, uint64_t done, uint64_t total)
 	uint64_t now = start_now_us();
 
 	/* systemd's start time-out counts from the last sign of life */
-	(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=Taking memory: %llu of %llu MiB",
-			 (unsigned long long)(done >> 20), (unsigned long long)(total >> 20));
+	(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=Taking memory: %llu of %llu MiB",
+			 START_EXTEND_US, (unsigned long long)(done >> 20),
+			 (unsigned long long)(total >> 20));
 	if (!d->progress_us)
 		d->progress_us = now;	/* a start of less than a second says nothing */
 	if (now - d->progress_us < 1000000 || !isatty(STDERR_FILENO))
@@ -178,6 +154,7 @@ static int start_node(struct daemon *d)
 	const struct config *c = &d->config;
 	struct larder_node_config n;
 	struct larder_node_stats stats;
+	struct larder_memory_info info;
 	char boot_id[64];
 	int r;
 
@@ -203,6 +180,9 @@ static int start_node(struct daemon *d)
 	n.max_regions = (uint32_t)config_number(c, CONFIG_node_max_regions);
 	n.verify_commit = config_number(c, CONFIG_node_verify_commit);
 	n.viewer_uid = start_viewer_uid(c);
+	larder_memory_get_info(d->memory, &info);
+	(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=Looking at %u records",
+			 START_EXTEND_US + info.records * START_RECORD_NS / 1000, info.records);
 	r = larder_node_open(&n, &d->node);
 	if (r)
 		return r == -ENOMEM ? LARDERD_EXIT_MEMORY : LARDERD_EXIT_INTERNAL;
@@ -256,6 +236,14 @@ static int start_listen(struct daemon *d)
 
 	if (r == LARDERD_EXIT_OK && shm[0] && start_listen_one(d, "shm", shm))
 		r = LARDERD_EXIT_LISTEN;
+	if (r == LARDERD_EXIT_OK && config_string(&d->config, CONFIG_listen_rdma)[0]) {
+		struct larder_memory_info info;
+
+		larder_memory_get_info(d->memory, &info);
+		(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=Registering memory",
+				 START_EXTEND_US + (unsigned long long)(info.arena_bytes >> 30) *
+							   START_REGISTER_GB_US);
+	}
 	/* last: it registers memory, and a device that is not there keeps nobody else out */
 	return r ? r : start_listen_all(d, CONFIG_listen_rdma, "rdma", false);
 }

@@ -75,7 +75,6 @@ PROGRAMS := $(BIN)/larderd $(BIN)/larderctl $(BIN)/larderfs
 LIBRARIES := $(LIB)/liblarder.so.$(SOVERSION) $(LIB)/liblarder.a $(LIB)/liblarder-node.a
 all: $(PROGRAMS) $(LIBRARIES) larder.pc $(B)/man/larderd.conf.5
 
-UNITDIR ?= $(PREFIX)/lib/systemd/system
 LIBDIR ?= $(PREFIX)/lib/$(shell $(CC) -print-multiarch 2>/dev/null)
 .PHONY: install
 install: all
@@ -95,9 +94,3 @@ install: all
 	install -m 0644 packaging/man/larderfs.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 0644 packaging/completions/larderctl packaging/completions/larderfs \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/
-	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(PREFIX)/lib/sysusers.d \
-		$(DESTDIR)$(PREFIX)/lib/tmpfiles.d
-	sed 's|@PREFIX@|$(PREFIX)|g' packaging/systemd/larder-fs.service \
-		>$(DESTDIR)$(UNITDIR)/larder-fs.service
-	install -m 0644 packaging/sysusers.d/larder-fs.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/
-	install -m 0644 packaging/tmpfiles.d/larder-fs.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/
