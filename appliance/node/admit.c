@@ -97,13 +97,6 @@ static bool admit_refuse(struct request *r, enum larder_limit limit, uint64_t wa
 	return false;
 }
 
-static uint64_t admit_payload(const struct request *r)
-{
-	if (r->opcode == LARDER_OP_PUT)
-		return r->wire.u.put.length;
-	return r->opcode == LARDER_OP_PUT_PART ? r->wire.u.put_part.length : 0;
-}
-
 /* What it asks for is in flight from now on, whatever the limit says. */
 static void admit_count(struct request *r, enum larder_limit class)
 {
@@ -115,7 +108,7 @@ bool node_admit(struct request *r)
 {
 	struct quota *q = r->session->quota;
 	enum larder_limit class = node_admit_class(r->opcode);
-	uint64_t payload = admit_payload(r), now = r->start_ns, wait;
+	uint64_t payload = r->inbound, now = r->start_ns, wait;
 
 	if (admit_lets_go(r->opcode)) {
 		if (class != LARDER_LIMIT_NONE)

@@ -86,6 +86,14 @@ static int dispatch_refusal(const struct request *r, const struct wire_op_info *
 	return LARDER_OK;
 }
 
+/* What it brings of values, through a region or not. */
+static uint64_t dispatch_inbound(const struct request *r)
+{
+	if (r->opcode == LARDER_OP_PUT)
+		return r->wire.u.put.length;
+	return r->opcode == LARDER_OP_PUT_PART ? r->wire.u.put_part.length : 0;
+}
+
 void node_dispatch(struct request *r)
 {
 	const struct wire_op_info *info = wire_op_info(r->opcode);
@@ -100,6 +108,7 @@ void node_dispatch(struct request *r)
 				    .limit = LARDER_LIMIT_NONE };
 	r->key = (struct larder_op_key){ 0 };
 	r->transfer.checked = false;
+	r->inbound = dispatch_inbound(r);
 	if (refusal == LARDER_DENIED)
 		node_reply_error(r, refusal, 0, "the role viewer may not use %s", info->name);
 	else if (refusal != LARDER_OK)

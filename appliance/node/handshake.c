@@ -35,7 +35,7 @@ void node_handshake_sent(struct session *s, int status)
 	if (status < 0 || s->hs.last_word)
 		node_session_close(s, true);
 	else if (s->state < SESSION_OPEN)
-		node_receive_next_handshake(s);
+		node_native_next_handshake(s);
 }
 
 static void handshake_refuse(struct session *s, const struct wire_header *h, int status,
@@ -263,7 +263,7 @@ static void handshake_auth(struct session *s, const struct wire_header *h,
 	welcome.capabilities = s->one_sided ? WIRE_CAP_ONE_SIDED : 0;
 	length = handshake_reply(s, h, &welcome, sizeof(welcome));
 	s->state = SESSION_OPEN;
-	node_receive_open(s);	/* before the peer can know: it may write at once */
+	node_native_open(s);	/* before the peer can know: it may write at once */
 	if (s->state == SESSION_OPEN)
 		handshake_send(s, length, false);
 }

@@ -15,6 +15,7 @@
 
 #include "base/compiler.h"
 #include "mem/memory.h"
+#include "node/codec.h"
 #include "node/node.h"
 #include "transport/tcp_address.h"
 
@@ -131,7 +132,8 @@ LARDER_PUBLIC int larder_node_listen(struct larder_node *n, const char *url)
 	if (r == 0)
 		listen_note_port(n, made[0], ops->name);
 	while (r == 0 && adopted < n_made) {
-		r = node_reactor_adopt(&n->reactors[adopted], made[adopted]);
+		r = node_reactor_adopt(&n->reactors[adopted], made[adopted],
+				       &node_codec_native);
 		if (r == 0)
 			adopted++;
 	}

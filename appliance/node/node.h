@@ -73,6 +73,7 @@ struct node_purges {
 	bool any;			/* atomic: one is not done */
 };
 
+struct node_codec;
 struct session;
 
 /* Turns of those who have bytes to move; see drr.c. Viewers take turns as one tenant more. */
@@ -103,6 +104,7 @@ struct reactor {
 	bool woken;			/* atomic: wake_fd was, or is about to be, written */
 	uint32_t n_transports;		/* atomic: the control thread adds, never takes away */
 	struct transport *transports[NODE_LISTENERS_MAX];
+	const struct node_codec *codecs[NODE_LISTENERS_MAX];	/* what is spoken on each */
 	bool quiet[NODE_LISTENERS_MAX];		/* had nothing when it was last asked */
 	bool busy;				/* the last turn did something */
 	bool spins;			/* atomic: a transport has no event fd */
@@ -195,7 +197,7 @@ void node_reactor_done(struct reactor *r);
 /* Ends every connection and waits, by turns, until nothing of theirs is left. */
 void node_reactor_shutdown(struct reactor *r);
 /* Adds a transport that listens already. The caller is the control thread. */
-int node_reactor_adopt(struct reactor *r, struct transport *t);
+int node_reactor_adopt(struct reactor *r, struct transport *t, const struct node_codec *codec);
 void node_reactor_wake(void *reactor);
 /* A scan is wanted at @when_ns: something under way ends there by itself. */
 void node_reactor_due(struct reactor *r, uint64_t when_ns);

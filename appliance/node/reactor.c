@@ -66,7 +66,7 @@ void node_reactor_done(struct reactor *r)
 	free(r->discard);
 }
 
-int node_reactor_adopt(struct reactor *r, struct transport *t)
+int node_reactor_adopt(struct reactor *r, struct transport *t, const struct node_codec *codec)
 {
 	uint32_t n = __atomic_load_n(&r->n_transports, __ATOMIC_RELAXED);
 	int fd = t->ops->event_fd(t);
@@ -82,6 +82,7 @@ int node_reactor_adopt(struct reactor *r, struct transport *t)
 			return e;
 	}
 	r->transports[n] = t;
+	r->codecs[n] = codec;
 	__atomic_store_n(&r->n_transports, n + 1, __ATOMIC_RELEASE);
 	node_reactor_wake(r);
 	return 0;
@@ -146,10 +147,11 @@ static void reactor_look_at_clock(struct reactor *r)
 		    "nobody", r->index, (unsigned long long)((now - last) / NSEC_PER_MSEC));
 }
 
-static void reactor_event(struct reactor *r, const struct transport_event *ev)
+static void reactor_event(struct reactor *r, const struct node_codec *codec,
+			  const struct transport_event *ev)
 {
 	if (ev->type == TRANSPORT_CONN_UP)
-		node_session_up(r, ev->conn);
+		node_session_up(r, ev->conn, codec);
 	else if (ev->conn->user)
 		node_session_event(ev->conn->user, ev);
 	/* else: a connection that was refused at its CONN_UP is on its way out */
@@ -168,7 +170,7 @@ static int reactor_poll_transport(struct reactor *r, uint32_t i)
 		return n;
 	}
 	for (int k = 0; k < n; k++)
-		reactor_event(r, &events[k]);
+		reactor_event(r, r->codecs[i], &events[k]);
 	r->quiet[i] = n == 0 && t->left == 0;
 	return n;
 }

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "node/codec.h"
 #include "node/session.h"
 
 void node_reply_begin(struct request *r, struct wire_writer *w)
@@ -50,14 +51,20 @@ void node_reply_none(struct request *r)
 
 void node_reply_error(struct request *r, int status, uint64_t detail, const char *fmt, ...)
 {
-	struct wire_writer w;
 	char text[256];
 	va_list ap;
-	int n;
 
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);	/* cut if too long, on purpose */
 	va_end(ap);
+	r->session->codec->refuse(r, status, detail, text);
+}
+
+void node_native_refuse(struct request *r, int status, uint64_t detail, const char *text)
+{
+	struct wire_writer w;
+	int n;
+
 	node_reply_begin(r, &w);
 	n = wire_write_error(&w, r->opcode, (uint16_t)status, r->wire.header.request_id, detail,
 			     text);

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "node/codec.h"
 #include "node/session.h"
 
 #define TO(state) (1u << REQUEST_##state)
@@ -35,21 +36,7 @@ void node_request_move(struct request *r, enum request_state to)
 	r->state = (uint8_t)to;
 }
 
-static bool request_is_control(uint8_t opcode)
-{
-	const struct wire_op_info *info = wire_op_info(opcode);
-
-	return info && (info->flags & WIRE_OP_CONTROL);
-}
-
-bool node_request_has_credit(const struct session *s, uint8_t opcode)
-{
-	if (s->charged > s->credits)
-		return false;
-	return request_is_control(opcode) || s->charged_plain < s->credits;
-}
-
-void node_request_begin(struct request *r, const struct wire_header *h)
+void node_request_begin(struct request *r, uint8_t opcode, bool control)
 {
 	struct session *s = r->session;
 
@@ -57,8 +44,8 @@ void node_request_begin(struct request *r, const struct wire_header *h)
 	list_push_tail(&s->active, &r->link);
 	s->n_active++;
 	node_count(&s->reactor->requests, 1);
-	r->opcode = h->op;
-	r->control = request_is_control(h->op);
+	r->opcode = opcode;
+	r->control = control;
 	r->charged = true;
 	s->charged++;
 	s->charged_plain += !r->control;
@@ -67,6 +54,7 @@ void node_request_begin(struct request *r, const struct wire_header *h)
 	r->cancelled = r->expired = r->lost = r->segs_held = r->stranded = false;
 	r->out = 0;
 	r->payload = 0;
+	r->inbound = 0;
 	r->put = NULL;
 	r->gauge = NULL;
 	r->claimed = LARDER_LIMIT_NONE;
@@ -88,8 +76,6 @@ void node_request_uncharge(struct request *r)
 static void request_free(struct request *r)
 {
 	struct session *s = r->session;
-	const struct transport_rx rx = { .data = r->message, .length = s->max_message,
-					 .cookie = cookie_make(COOKIE_MESSAGE, r->index, 0) };
 
 	node_request_uncharge(r);
 	node_account_end(r);
@@ -99,28 +85,14 @@ static void request_free(struct request *r)
 	list_push_head(&s->free, &r->link);	/* the one whose memory is warm goes next */
 	s->n_active--;
 	node_uncount(&s->reactor->requests, 1);
-	if (s->state != SESSION_OPEN)
-		return;
-	if (s->stream)
-		node_receive_resume(s);
-	else if (transport_post_rx(s->conn, &rx, 1) < 0)
-		node_session_close(s, false);
+	if (s->state == SESSION_OPEN)
+		s->codec->freed(r);
 }
 
-void node_request_start(struct request *r, int error)
+void node_request_start(struct request *r)
 {
 	node_request_move(r, REQUEST_STARTED);
 	node_account_start(r);
-	if (!wire_op_info(r->opcode))
-		node_reply_error(r, LARDER_UNSUPPORTED, 0, "operation 0x%02x is not known here",
-				 r->opcode);
-	else if (error < 0)
-		node_reply_error(r, LARDER_BAD_REQUEST, 0,
-				 "the body of %s makes no sense: its lengths, counts or flags are "
-				 "not as docs/protocol.md tells",
-				 wire_op_info(r->opcode)->name);
-	else
-		node_dispatch(r);
 }
 
 /* What the engine's answer leaves in our hands. A begun put keeps its own. */
@@ -201,7 +173,7 @@ void node_request_cancel(struct request *r)
 	case REQUEST_PULL:
 	case REQUEST_PUSH:
 		if (r->transfer.is_inline)
-			node_receive_strand(r->session, r);
+			node_payload_strand(r->session, r);
 		else
 			node_transfer_stop(r);
 		break;

@@ -91,8 +91,9 @@ struct request {
 	uint32_t reply_len;
 	bool reply_posted;
 	uint64_t payload;		/* bytes that follow the reply, from transfer.object */
+	uint64_t inbound;		/* bytes of payload that come with it */
 
-	struct wire_request wire;	/* decoded; points into message */
+	struct wire_request wire;	/* native: decoded; points into message */
 	struct larder_op op;
 	struct larder_op *submitted;	/* what the engine has now: &op or that of a begun put */
 	struct larder_op_key key;
@@ -110,12 +111,10 @@ struct request {
 
 /* request.c */
 void node_request_move(struct request *r, enum request_state to);
-/* A free one becomes the request whose header is @h; charged against the credits. */
-void node_request_begin(struct request *r, const struct wire_header *h);
-/* False: this message is over the credits. */
-bool node_request_has_credit(const struct session *s, uint8_t opcode);
-/* The message is there, decoded or not: runs its operation. @error: of wire_request_decode. */
-void node_request_start(struct request *r, int error);
+/* A free one becomes a request; charged against the credits. @control: may use the extra one. */
+void node_request_begin(struct request *r, uint8_t opcode, bool control);
+/* All of it that is not payload is there: its operation begins. */
+void node_request_start(struct request *r);
 void node_request_submit(struct request *r, struct larder_op *op, void (*next)(struct request *));
 void node_request_engine_done(struct larder_op *op);
 void node_request_cancel(struct request *r);
@@ -152,6 +151,8 @@ void node_verify_start(struct request *r, struct engine_object *object,
 uint32_t node_verify_slice(struct request *r, uint32_t budget);
 
 /* reply.c */
+/* The native codec's way to say node_reply_error. */
+void node_native_refuse(struct request *r, int status, uint64_t detail, const char *text);
 void node_reply_begin(struct request *r, struct wire_writer *w);
 void node_reply_finish(struct request *r, struct wire_writer *w, int status, uint64_t payload);
 void node_reply_struct(struct request *r, const void *body, uint32_t len, int status);
@@ -221,6 +222,12 @@ static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t request, uint
 static inline enum cookie_kind cookie_kind(uint64_t c)
 {
 	return (enum cookie_kind)(c >> 56);
+}
+
+/* Of a buffer that the session posted for bytes of a value, not the codec for its own. */
+static inline bool cookie_is_payload(uint64_t c)
+{
+	return cookie_kind(c) == COOKIE_PAYLOAD || cookie_kind(c) == COOKIE_DISCARD;
 }
 
 static inline uint32_t cookie_request(uint64_t c)

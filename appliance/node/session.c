@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #include "base/compiler.h"
+#include "node/codec.h"
 
 static void session_reject(struct reactor *r, struct transport_conn *c)
 {
@@ -46,7 +47,7 @@ undo_connections:
 	return false;
 }
 
-void node_session_up(struct reactor *r, struct transport_conn *c)
+void node_session_up(struct reactor *r, struct transport_conn *c, const struct node_codec *codec)
 {
 	struct larder_node *n = r->node;
 	struct session *s;
@@ -64,6 +65,7 @@ void node_session_up(struct reactor *r, struct transport_conn *c)
 	}
 	s->reactor = r;
 	s->conn = c;
+	s->codec = codec;
 	s->holder = __atomic_add_fetch(&n->holders, 1, __ATOMIC_RELAXED);
 	c->user = s;
 	s->limits = &c->transport->ops->limits;
@@ -78,7 +80,8 @@ void node_session_up(struct reactor *r, struct transport_conn *c)
 	list_init(&s->tx);
 	list_init(&s->work);
 	list_push_tail(&r->sessions, &s->link);
-	node_receive_start(s);
+	if (codec->start(s) < 0)
+		node_session_close(s, false);
 }
 
 static size_t session_layout(struct session *s, const struct larder_node_config *c)
@@ -130,6 +133,16 @@ int node_session_establish(struct session *s)
 	node_uncount(&session_node(s)->unauthenticated, 1);
 	ledger_gauge_add(&session_node(s)->ledger->gauges[s->slot].connections, 1);
 	return 0;
+}
+
+bool node_session_post_rx(struct session *s, void *data, uint32_t length, uint64_t cookie)
+{
+	const struct transport_rx rx = { .data = data, .length = length, .cookie = cookie };
+
+	if (transport_post_rx(s->conn, &rx, 1) == 0)
+		return true;
+	node_session_close(s, false);
+	return false;
 }
 
 void node_session_close(struct session *s, bool drain)
@@ -192,11 +205,14 @@ void node_session_event(struct session *s, const struct transport_event *ev)
 		s->reactor->n_gone++;
 		return;
 	case TRANSPORT_RX:
-		node_receive_event(s, ev);
+		if (cookie_is_payload(ev->cookie))
+			node_payload_event(s, ev);
+		else
+			s->codec->received(s, ev);
 		break;
 	case TRANSPORT_TX_DONE:
 		if (cookie_kind(ev->cookie) == COOKIE_HANDSHAKE_TX)
-			node_handshake_sent(s, ev->status);
+			s->codec->greeted(s, ev->status);
 		else
 			node_send_event(s, ev);
 		break;
@@ -253,7 +269,7 @@ uint32_t node_session_work(struct session *s, uint32_t budget)
 	s->flip = !s->flip;
 	if (s->flip)
 		used += node_send_pump(s, budget);
-	used += node_receive_pump(s, budget - used);
+	used += node_payload_pump(s, budget - used);
 	used += session_work_requests(s, budget - used);
 	used += node_send_pump(s, budget - used);
 	return used;
@@ -282,8 +298,8 @@ void node_session_scan(struct session *s, uint64_t now)
 			session_expire(s, "no handshake in time");
 		break;
 	case SESSION_OPEN:
-		node_receive_expire(s, now);
-		node_puts_expire(s, now);	/* after the part that may hold it up */
+		node_payload_expire(s, now);
+		s->codec->scan(s, now);
 		if (now - s->heard_ns >= s->keepalive_ns)
 			session_expire(s, "silent for longer than the keepalive time");
 		else if (s->out > 0 && now - s->progress_ns >= stall_ns)
@@ -328,7 +344,7 @@ bool node_session_reap(struct session *s)
 	node_uncount(&n->connections, 1);
 	s->reactor->n_gone--;
 	list_remove(&s->link);
-	explicit_bzero(&s->hs, sizeof(s->hs));
+	s->codec->stop(s);
 	free(s);
 	return true;
 }

@@ -89,6 +89,7 @@ struct session {
 	enum session_rx rx;
 	struct reactor *reactor;
 	struct transport_conn *conn;
+	const struct node_codec *codec;
 	const struct transport_limits *limits;
 	struct tenant *tenant;		/* NULL for a viewer */
 	struct quota *quota;		/* of the tenant, or of all viewers */
@@ -139,8 +140,10 @@ struct session {
 };
 
 /* session.c */
-void node_session_up(struct reactor *r, struct transport_conn *c);
+void node_session_up(struct reactor *r, struct transport_conn *c, const struct node_codec *codec);
 void node_session_event(struct session *s, const struct transport_event *ev);
+/* Posts one buffer. False: the connection is ending. */
+bool node_session_post_rx(struct session *s, void *data, uint32_t length, uint64_t cookie);
 /* Starts the end. @drain: what the transport has taken is sent first. */
 void node_session_close(struct session *s, bool drain);
 /* As close, for a peer that broke the protocol: counted, and one line says @why. */
@@ -166,17 +169,17 @@ void node_handshake_message(struct session *s, const struct wire_header *h, cons
 			    uint32_t message_len);
 void node_handshake_sent(struct session *s, int status);
 
-/* receive.c */
-void node_receive_start(struct session *s);	/* the first buffer of a connection */
-void node_receive_open(struct session *s);	/* the handshake is over */
-void node_receive_event(struct session *s, const struct transport_event *ev);
-void node_receive_resume(struct session *s);	/* a request became free */
-void node_receive_next_handshake(struct session *s);
+/* native.c */
+void node_native_open(struct session *s);	/* the handshake is over */
+void node_native_next_handshake(struct session *s);
+
+/* payload.c */
+void node_payload_event(struct session *s, const struct transport_event *ev);
 /* It is to end now: what is still to come of its payload is thrown away. */
-void node_receive_strand(struct session *s, struct request *r);
+void node_payload_strand(struct session *s, struct request *r);
 /* Ends a payload that stalls past its request's deadline. */
-void node_receive_expire(struct session *s, uint64_t now);
-uint32_t node_receive_pump(struct session *s, uint32_t budget);
+void node_payload_expire(struct session *s, uint64_t now);
+uint32_t node_payload_pump(struct session *s, uint32_t budget);
 
 /* send.c */
 void node_send_queue(struct request *r);

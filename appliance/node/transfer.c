@@ -2,7 +2,7 @@
 /*
  * Payload between pages and the peer. One-sided or inline is one branch, taken when a transfer
  * starts: pieces named by segments are posted from here as READ or WRITE, an inline payload is
- * received by receive.c, which tells here what landed. (An inline GET is no transfer: its payload
+ * received by payload.c, which tells here what landed. (An inline GET is no transfer: its payload
  * follows the reply, see send.c.)
  *
  * Pieces come back in the order in which they were posted, so what is done is always a prefix and
