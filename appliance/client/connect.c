@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "base/log.h"
 #include "client/conn.h"
 
@@ -166,6 +168,7 @@ void conn_ready(struct conn *conn)
 	struct core *core = conn->core;
 
 	conn->state = CONN_READY;
+	larder_probe2(client_conn_up, conn->epoch, transport_number(conn->target->transport));
 	connect_info(core, conn, true);
 	core->ever_ready = true;
 	core->failures = 0;
@@ -199,6 +202,9 @@ static void conn_over(struct conn *conn)
 	bool was_ready = conn->state == CONN_READY;
 
 	conn->state = CONN_OVER;
+	if (was_ready)
+		larder_probe3(client_conn_down, conn->epoch,
+			      transport_number(conn->target->transport), -conn->down_status);
 	regions_drop(conn);
 	if (core->conn != conn)
 		return;

@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "client/conn.h"
 #include "client/core.h"
 
@@ -137,6 +139,11 @@ void job_fault(struct job *job, const char *text)
 	job->status = LARDER_INTERNAL;
 }
 
+static uint32_t job_items(const struct job *job)
+{
+	return job->kind == JOB_BATCH ? job->batch->n_items : 1;
+}
+
 void job_finish(struct job *job, int status)
 {
 	struct larder_batch *b = job->batch;
@@ -155,6 +162,8 @@ void job_finish(struct job *job, int status)
 	}
 	list_remove(&job->link);
 	list_remove(&job->ready);
+	larder_probe5(client_op_done, (uintptr_t)job, job->opcode, job_items(job), job->status,
+		      clock_now(&job->core->clock) - job->started_ns);
 	job->finished(job);
 }
 
@@ -453,6 +462,8 @@ void core_submit(struct core *core, struct job *job)
 	job->core = core;
 	job->started_ns = core->now_ns;
 	list_push_tail(&core->jobs, &job->link);
+	larder_probe4(client_op_start, (uintptr_t)job, job->opcode, job_items(job),
+		      job->deadline_ns);
 	if (job->kind == JOB_LOCAL) {
 		status = job->local(job);
 		if (status >= 0)

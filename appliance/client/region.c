@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "base/log.h"
 #include "client/conn.h"
 #include "client/memory.h"
@@ -97,6 +99,7 @@ static void region_added(struct job *job)
 	core->kick = true;
 	if (job->status == LARDER_OK && r->tr) {
 		r->state = REGION_KNOWN;
+		larder_probe2(client_region_add, r->number, r->size);
 		return;
 	}
 	if (r->epoch == job->epoch && r->state == REGION_ADDING) {
@@ -171,6 +174,8 @@ void regions_drop(struct conn *conn)
 
 		if (r->epoch != conn->epoch)
 			continue;
+		if (r->state == REGION_KNOWN)
+			larder_probe2(client_region_del, r->number, r->size);
 		if (conn->tc)
 			region_transport_del(r);
 		r->tr = NULL;
@@ -202,6 +207,8 @@ static void region_deleted(struct job *job)
 	struct job *waiter = TAKE_PTR(r->waiter);
 
 	/* whatever the node said: its transfers have drained, or it is frozen or gone */
+	if (r->state == REGION_KNOWN)
+		larder_probe2(client_region_del, r->number, r->size);
 	region_transport_del(r);
 	r->state = REGION_UNKNOWN;
 	if (waiter)

@@ -24,6 +24,8 @@
 
 #include <pthread.h>
 
+#include <larder/probes.h>
+
 #include "base/prng.h"
 #include "engine/engine.h"
 #include "engine/heap.h"
@@ -408,6 +410,11 @@ void engine_enter(struct engine *e, uint32_t slot, uint32_t tenant, uint64_t has
 bool engine_is_expired(struct engine *e, uint32_t slot, uint64_t now);		/* lock held */
 /* Lock held. True: no reference was left, engine_object_free it after the lock. */
 bool engine_doom(struct engine_reactor *r, uint32_t slot, enum engine_end why);
+/* engine_tell.c: while someone listens. @why: EVICTED or EXPIRED. */
+void engine_tell_evicted(struct engine_reactor *r, uint32_t slot, enum engine_end why);
+/* @slot: of its object; RECORD_NONE: that is gone. */
+void engine_tell_lease(struct engine *e, const struct lease_record *record, uint32_t slot,
+		       enum larder_probe_lease event, uint64_t now);
 void engine_object_free(struct engine_reactor *r, uint32_t slot);
 void engine_resident(struct engine *e, uint32_t tenant, int64_t pages);
 /* Counts a committed object in (1) or out (-1). */

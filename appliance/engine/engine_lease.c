@@ -280,6 +280,7 @@ static void lease_end(struct engine *e, uint32_t i)
 	struct lease_record *record = &l->records[i];
 	struct lease_group *g = &l->groups[l->entries[i].group];
 
+	engine_tell_lease(e, record, g->slot, LARDER_LEASE_ENDED, 0);
 	lease_unlink(l, i);
 	lease_count(e, record->tenant, -1);
 	if (g->slot != RECORD_NONE) {
@@ -353,6 +354,7 @@ static enum engine_leased lease_add_locked(struct engine *e, uint32_t slot, uint
 
 		if (i) {
 			lease_extend(e, i - 1, deadline);
+			engine_tell_lease(e, &l->records[i - 1], slot, LARDER_LEASE_EXTENDED, now);
 			return ENGINE_LEASED;
 		}
 		if (l->groups[group - 1].count >= LEASES_PER_OBJECT)
@@ -375,6 +377,7 @@ static enum engine_leased lease_add_locked(struct engine *e, uint32_t slot, uint
 	record->generation = (uint32_t)engine_record(e, slot)->generation;
 	lease_link(e, (uint32_t)(record - l->records), lease_group_get(e, slot));
 	records_lease_commit(record);
+	engine_tell_lease(e, record, slot, LARDER_LEASE_GRANTED, now);
 	return ENGINE_LEASED;
 }
 

@@ -11,6 +11,8 @@
  * node. A tenant within its own guarantee always may. What is being written or read ends by itself
  * and is not counted there.
  */
+#include <larder/probes.h>
+
 #include "engine/engine_internal.h"
 
 bool engine_take(uint64_t *counter, uint64_t n, uint64_t max)
@@ -44,6 +46,7 @@ void engine_refused(struct engine_reactor *r, struct larder_op *op, enum larder_
 	op->limit = (uint8_t)limit;
 	if (u)
 		ledger_count(&u->refused[limit], 1);
+	larder_probe3(reject, engine_usage_slot(r->engine, op), limit, 1);
 }
 
 /* --- caps --------------------------------------------------------------------------------- */

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "engine/engine_internal.h"
 
 static int directory_tenant(struct engine *e, uint32_t id, const char *name)
@@ -141,6 +143,7 @@ static bool namespace_over(struct engine *e, uint32_t tenant)
 	if (e->ledger && e->ledger->writers > e->reactors)
 		ledger_gauge_add(&ledger_usage(e->ledger, e->reactors, t->ledger_slot)
 				  ->refused[LARDER_LIMIT_namespaces], 1);
+	larder_probe3(reject, t->ledger_slot, LARDER_LIMIT_namespaces, 1);
 	return true;
 }
 

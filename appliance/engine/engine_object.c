@@ -11,6 +11,8 @@
  * Order in the record file: the state says DOOMED before any page of the object is given back, so
  * that no two records that count ever name the same page.
  */
+#include <larder/probes.h>
+
 #include "base/check.h"
 #include "engine/engine_internal.h"
 
@@ -160,6 +162,8 @@ static void object_count_end(struct engine_reactor *r, uint32_t slot, enum engin
 		engine_tally((int64_t *)&r->counters.evictions, 1);
 		engine_tally((int64_t *)&r->counters.evicted_bytes, (int64_t)record->length);
 	}
+	if (larder_probe_enabled(evict) && (why == END_EVICTED || why == END_EXPIRED))
+		engine_tell_evicted(r, slot, why);
 	if (!u)
 		return;
 	if (why == END_EVICTED) {

@@ -23,6 +23,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "base/compiler.h"
 #include "mem/arena.h"
 
@@ -414,6 +416,8 @@ int arena_alloc(struct arena *a, uint32_t pages, struct larder_run *runs, uint32
 		return -EINVAL;
 	pthread_mutex_lock(&a->lock);
 	r = arena_alloc_locked(a, pages, runs, max_runs);
+	if (r < 0)
+		larder_probe2(page_alloc_fail, pages, a->n_free);
 	pthread_mutex_unlock(&a->lock);
 	return r;
 }

@@ -5,6 +5,8 @@
  * the last done-event of the reply is in. A request without a reply (its connection was lost) adds
  * its bytes and nothing else. What is found, stored and evicted is the engine's to count.
  */
+#include <larder/probes.h>
+
 #include "node/session.h"
 
 static struct larder_usage *account_usage(struct request *r)
@@ -45,6 +47,7 @@ void node_account_bytes(struct request *r, uint64_t bytes)
 
 	if (bytes)
 		ledger_count(&account_usage(r)->bytes[cause], bytes);
+	r->moved += bytes;
 }
 
 void node_account_hit(struct request *r, uint64_t bytes)
@@ -74,12 +77,17 @@ void node_account_end(struct request *r)
 	const struct session *s = r->session;
 	struct larder_node *n = session_node(s);
 	struct larder_usage *u = account_usage(r);
+	bool lost = r->lost || r->state != REQUEST_REPLY;
+	uint64_t ns = clock_now(&n->clock) - r->start_ns;
 
+	if (r->state != REQUEST_BODY)
+		larder_probe6(op_done, request_probe_op(r), s->slot, r->opcode,
+			      lost ? LARDER_PROBE_LOST : r->status, r->moved, ns);
 	if (r->gauge)
 		ledger_gauge_sub(r->gauge, 1);
 	r->gauge = NULL;
 	node_admit_over(r);
-	if (r->lost || r->state != REQUEST_REPLY)
+	if (lost)
 		return;
 	ledger_count(&u->ops[r->opcode < LARDER_OP_MAX ? r->opcode : 0], 1);
 	ledger_count(&u->status[r->status], 1);
@@ -87,6 +95,5 @@ void node_account_end(struct request *r)
 		ledger_count(&u->checksum_errors, 1);
 	if (r->status == LARDER_LAYOUT_MISMATCH)
 		ledger_count(&u->layout_mismatches, 1);
-	ledger_latency(n->ledger, s->reactor->index, account_class(r),
-		       clock_now(&n->clock) - r->start_ns);
+	ledger_latency(n->ledger, s->reactor->index, account_class(r), ns);
 }

@@ -10,6 +10,8 @@
  * refused here is not paid for. So a request is let in while nothing is owed, and a value larger
  * than the burst overdraws the bucket once.
  */
+#include <larder/probes.h>
+
 #include "base/compiler.h"
 #include "node/node.h"
 #include "node/session.h"
@@ -80,6 +82,7 @@ void node_admit_refused(struct session *s, enum larder_limit limit)
 	struct larder_usage *u = ledger_usage(session_node(s)->ledger, s->reactor->index, s->slot);
 
 	ledger_count(&u->refused[limit], 1);
+	larder_probe3(reject, s->slot, limit, 1);
 }
 
 static bool admit_refuse(struct request *r, enum larder_limit limit, uint64_t wait_ns)

@@ -7,6 +7,8 @@
  *
  * To add an operation: a line in wire/ops.def, a node_op_* function, a line in the table here.
  */
+#include <larder/probes.h>
+
 #include "base/compiler.h"
 #include "node/session.h"
 
@@ -120,8 +122,11 @@ void node_dispatch(struct request *r)
 		return;
 	else if ((e->needs & NEEDS_INTAKE) && node_draining(session_node(s)))
 		node_reply_status(r, LARDER_DRAINING);
-	else if (node_admit(r))
+	else if (node_admit(r)) {
+		larder_probe4(op_phase, request_probe_op(r), s->slot, r->opcode,
+			      LARDER_PHASE_ADMITTED);
 		e->run(r);
+	}
 }
 
 void node_op_ping(struct request *r)

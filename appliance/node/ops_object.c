@@ -8,6 +8,8 @@
  */
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "base/compiler.h"
 #include "node/session.h"
 
@@ -229,6 +231,8 @@ static void get_move(struct request *r)
 		node_transfer_start(r, REQUEST_PUSH, r->op.object, offset, length, get_pushed);
 		return;
 	}
+	larder_probe4(op_phase, request_probe_op(r), r->session->slot, r->opcode,
+		      LARDER_PHASE_DATA);
 	r->transfer.object = r->op.object;
 	r->transfer.offset = offset;
 	r->transfer.length = length;

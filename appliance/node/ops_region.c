@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "base/compiler.h"
 #include "node/session.h"
 
@@ -54,6 +56,7 @@ static void region_forget(struct session *s, struct session_region *g)
 	if (e < 0)
 		log_warning(&session_node(s)->log, "region %u can not be released: %s", g->number,
 			    strerror(-e));
+	larder_probe4(region_del, s->holder, s->slot, g->number, g->bytes);
 	s->region_bytes -= g->bytes;
 	node_uncount(&r->regions, 1);
 	node_uncount(&r->region_bytes, g->bytes);
@@ -89,6 +92,7 @@ static void region_keep(struct request *r, struct transport_region *region)
 	s->regions[s->n_regions++] = (struct session_region){ .region = region,
 							      .number = w->region,
 							      .bytes = w->size_bytes };
+	larder_probe4(region_add, s->holder, s->slot, w->region, w->size_bytes);
 	s->region_bytes += w->size_bytes;
 	node_count(&s->reactor->regions, 1);
 	node_count(&s->reactor->region_bytes, w->size_bytes);

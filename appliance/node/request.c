@@ -10,6 +10,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "node/codec.h"
 #include "node/session.h"
 
@@ -55,6 +57,8 @@ void node_request_begin(struct request *r, uint8_t opcode, bool control)
 	r->out = 0;
 	r->payload = 0;
 	r->inbound = 0;
+	r->moved = 0;
+	s->began++;
 	r->put = NULL;
 	r->gauge = NULL;
 	r->claimed = LARDER_LIMIT_NONE;
@@ -93,6 +97,8 @@ void node_request_start(struct request *r)
 {
 	node_request_move(r, REQUEST_STARTED);
 	node_account_start(r);
+	larder_probe5(op_start, request_probe_op(r), r->session->slot, r->opcode,
+		      r->session->holder, r->start_ns);
 }
 
 /* What the engine's answer leaves in our hands. A begun put keeps its own. */

@@ -83,6 +83,7 @@ struct request {
 	bool stranded;			/* inline payload is being thrown away */
 	uint32_t out;			/* descriptors and buffers at the transport that name it */
 	uint64_t start_ns;
+	uint64_t moved;			/* bytes of payload, as the ledger counted them */
 	void (*next)(struct request *r); /* what follows when the present wait is over */
 
 	uint8_t *message;

@@ -10,6 +10,8 @@
  */
 #include <errno.h>
 
+#include <larder/probes.h>
+
 #include "base/compiler.h"
 #include "node/session.h"
 
@@ -18,6 +20,8 @@
 void node_send_queue(struct request *r)
 {
 	node_request_move(r, REQUEST_REPLY);
+	larder_probe4(op_phase, request_probe_op(r), r->session->slot, r->opcode,
+		      LARDER_PHASE_REPLY);
 	r->reply_posted = false;
 	r->transfer.posted = r->transfer.done = 0;
 	list_push_tail(&r->session->tx, &r->queue);

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <larder/probes.h>
+
 #include "base/compiler.h"
 #include "node/codec.h"
 
@@ -71,7 +73,8 @@ void node_session_up(struct reactor *r, struct transport_conn *c, const struct n
 	s->limits = &c->transport->ops->limits;
 	s->stream = !(transport_caps(c->transport) & TRANSPORT_MESSAGE);
 	s->one_sided = transport_caps(c->transport) & TRANSPORT_ONE_SIDED;
-	s->heard_ns = s->progress_ns = r->now_ns;
+	s->heard_ns = s->progress_ns = s->up_ns = r->now_ns;
+	s->slot = LARDER_PROBE_NOBODY;	/* nobody's yet */
 	s->handshake_ns = r->now_ns + n->config.handshake_timeout_ms * NSEC_PER_MSEC;
 	s->keepalive_ns = n->config.keepalive_ms * NSEC_PER_MSEC;
 	list_init(&s->drr_link);
@@ -80,8 +83,22 @@ void node_session_up(struct reactor *r, struct transport_conn *c, const struct n
 	list_init(&s->tx);
 	list_init(&s->work);
 	list_push_tail(&r->sessions, &s->link);
+	larder_probe2(conn_up, s->holder, transport_number(c->transport));
 	if (codec->start(s) < 0)
 		node_session_close(s, false);
+}
+
+/* The connection has proven whose it is. */
+static void session_tell_open(struct session *s)
+{
+	struct transport_peer peer = { .cookie = 0 };
+
+	if (!larder_probe_enabled(conn_open))
+		return;
+	if (s->conn->transport->ops->peer(s->conn, &peer) < 0)
+		peer.cookie = 0;
+	larder_probe4(conn_open, s->holder, s->slot, transport_number(s->conn->transport),
+		      peer.cookie);
 }
 
 static size_t session_layout(struct session *s, const struct larder_node_config *c)
@@ -132,6 +149,7 @@ int node_session_establish(struct session *s)
 	}
 	node_uncount(&session_node(s)->unauthenticated, 1);
 	ledger_gauge_add(&session_node(s)->ledger->gauges[s->slot].connections, 1);
+	session_tell_open(s);
 	return 0;
 }
 
@@ -342,6 +360,7 @@ bool node_session_reap(struct session *s)
 		node_uncount(&n->unauthenticated, 1);
 	}
 	node_uncount(&n->connections, 1);
+	larder_probe4(conn_down, s->holder, s->slot, s->reactor->now_ns - s->up_ns, s->began);
 	s->reactor->n_gone--;
 	list_remove(&s->link);
 	s->codec->stop(s);

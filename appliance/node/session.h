@@ -96,6 +96,8 @@ struct session {
 	uint32_t tenant_removals;	/* when its secret was checked: see tenants.c */
 	uint32_t slot;			/* of the ledger */
 	uint64_t holder;		/* of fill leases: its number among all sessions */
+	uint64_t up_ns;			/* when it came */
+	uint64_t began;			/* requests so far */
 	uint32_t drr_index;
 
 	uint64_t heard_ns;		/* the peer's last sign of life */
@@ -207,6 +209,12 @@ static inline void session_owe(struct session *s)
 {
 	if (s->out++ == 0)
 		s->progress_ns = s->reactor->now_ns;
+}
+
+/* How probes call a request while it is under way. */
+static inline uint64_t request_probe_op(const struct request *r)
+{
+	return r->session->holder << 16 | r->index;
 }
 
 static inline struct larder_node *session_node(const struct session *s)

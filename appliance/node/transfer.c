@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "base/check.h"
 #include "base/compiler.h"
 #include "node/session.h"
@@ -38,6 +40,7 @@ void node_transfer_start(struct request *r, enum request_state direction,
 	t->checked = checked;
 	r->next = next;
 	node_request_move(r, direction);
+	larder_probe4(op_phase, request_probe_op(r), s->slot, r->opcode, LARDER_PHASE_DATA);
 	if (t->is_inline) {
 		s->rx_request = r;
 		node_reactor_due(s->reactor, r->op.deadline_ns);

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <larder/probes.h>
+
 #include "base/compiler.h"
 
 static int refuse_open(const struct transport_config *config, struct transport **ret)
@@ -188,4 +190,16 @@ int transport_parse_url(const char *url, const struct transport_ops **ops, const
 	*ops = found;
 	*address = mark + 3;
 	return 0;
+}
+
+unsigned transport_number(const struct transport *t)
+{
+	static const char *const names[] = { [LARDER_TRANSPORT_TCP] = "tcp",
+					     [LARDER_TRANSPORT_SHM] = "shm",
+					     [LARDER_TRANSPORT_RDMA] = "rdma" };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
+		if (names[i] && strcmp(names[i], t->ops->name) == 0)
+			return i;
+	return LARDER_TRANSPORT_OTHER;
 }

@@ -247,10 +247,14 @@ static int tcp_peer(struct transport_conn *conn, struct transport_peer *ret)
 {
 	const struct tcp_conn *c = tcp_conn_of(conn);
 	struct transport_peer peer = { .has_cred = false };
+	socklen_t len = sizeof(peer.cookie);
 	int r = tcp_address_format(&c->peer, peer.text, sizeof(peer.text));
 
 	if (r < 0)
 		return r;
+	/* an old kernel has none, and a socket may be gone: then it is 0 */
+	if (getsockopt(c->fd, SOL_SOCKET, SO_COOKIE, &peer.cookie, &len) < 0)
+		peer.cookie = 0;
 	*ret = peer;
 	return 0;
 }

@@ -81,6 +81,7 @@ struct transport_peer {
 	uid_t uid;
 	gid_t gid;
 	pid_t pid;
+	uint64_t cookie;	/* tcp: SO_COOKIE of the socket; 0 = none */
 };
 
 struct transport_event {
@@ -228,6 +229,8 @@ struct transport_region {
 void transport_fill_defaults(struct transport_ops *ops);
 /* By scheme ("tcp", "shm", "loop"); NULL when there is none. */
 const struct transport_ops *transport_find(const char *scheme);
+/* Its enum larder_probe_transport. */
+unsigned transport_number(const struct transport *t);
 /* Splits "tcp://host:port" into ops and address. 0, -EINVAL, -EPROTONOSUPPORT. */
 int transport_parse_url(const char *url, const struct transport_ops **ops, const char **address);
 
