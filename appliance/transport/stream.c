@@ -157,6 +157,7 @@ int stream_rx_post(struct stream *s, const struct transport_rx *rx, uint32_t n)
 		q->slot[q->tail++ % STREAM_MAX_RX] = (struct stream_rx_slot){
 			.data = rx[i].data,
 			.length = rx[i].length,
+			.partial = rx[i].partial,
 			.cookie = rx[i].cookie,
 		};
 	}
@@ -208,20 +209,26 @@ uint32_t stream_rx_gather(const struct stream_rx *q, struct iovec *iov, uint32_t
 	return n;
 }
 
-/* The first buffer got @n bytes more; tells it when it is full. */
-static void stream_rx_fill(struct stream *s, struct stream_batch *b, size_t n)
+static void stream_rx_tell(struct stream *s, struct stream_batch *b)
 {
-	struct stream_rx_slot *slot = stream_rx_first(&s->rx);
-	struct transport_event *ev;
+	const struct stream_rx_slot *slot = stream_rx_first(&s->rx);
+	struct transport_event *ev = stream_emit(s, b, TRANSPORT_RX);
 
-	slot->filled += (uint32_t)n;
-	if (slot->filled < slot->length)
-		return;
-	ev = stream_emit(s, b, TRANSPORT_RX);
 	ev->cookie = slot->cookie;
 	ev->data = slot->data;
 	ev->length = slot->filled;
 	s->rx.head++;
+}
+
+/* The first buffer got @n bytes more, the last of @left that are there; tells it when it is full,
+ * or when it wants no more than there is. */
+static void stream_rx_fill(struct stream *s, struct stream_batch *b, size_t n, size_t left)
+{
+	struct stream_rx_slot *slot = stream_rx_first(&s->rx);
+
+	slot->filled += (uint32_t)n;
+	if (slot->filled == slot->length || (slot->partial && n == left))
+		stream_rx_tell(s, b);
 }
 
 size_t stream_rx_advance(struct stream *s, struct stream_batch *b, size_t n)
@@ -230,7 +237,7 @@ size_t stream_rx_advance(struct stream *s, struct stream_batch *b, size_t n)
 		const struct stream_rx_slot *slot = stream_rx_first(&s->rx);
 		size_t piece = MIN(n, (size_t)(slot->length - slot->filled));
 
-		stream_rx_fill(s, b, piece);
+		stream_rx_fill(s, b, piece, n);
 		n -= piece;
 	}
 	return n;
@@ -246,7 +253,7 @@ size_t stream_rx_copy(struct stream *s, struct stream_batch *b, const char *from
 
 		if (slot->data)
 			memcpy(slot->data + slot->filled, from + taken, piece);
-		stream_rx_fill(s, b, piece);
+		stream_rx_fill(s, b, piece, len - taken);
 		taken += piece;
 	}
 	return taken;

@@ -48,6 +48,7 @@ struct stream_rx_slot {
 	char *data;		/* NULL: what arrives is thrown away */
 	uint32_t length;
 	uint32_t filled;
+	bool partial;		/* reported when not empty, not only when full */
 	uint64_t cookie;
 };
 
@@ -106,6 +107,12 @@ static inline bool stream_rx_empty(const struct stream_rx *q)
 static inline struct stream_rx_slot *stream_rx_first(struct stream_rx *q)
 {
 	return &q->slot[q->head % STREAM_MAX_RX];
+}
+
+/* Is the last posted buffer one that is reported when not empty? Reading ahead of it is no use. */
+static inline bool stream_rx_ends_partial(const struct stream_rx *q)
+{
+	return q->head != q->tail && q->slot[(q->tail - 1) % STREAM_MAX_RX].partial;
 }
 
 /* Adds an event for @s; the caller has seen that there is room. */

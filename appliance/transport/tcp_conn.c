@@ -329,6 +329,8 @@ static void tcp_conn_receive(struct tcp_conn *c, struct stream_batch *b)
 	n = stream_rx_gather(&c->stream.rx, iov, n, c->rx_budget, &posted);
 	ahead = MIN((size_t)(tcp_of_conn(c)->heavy ? TCP_AHEAD_LIGHT : TCP_AHEAD),
 		    c->rx_budget - posted);
+	if (stream_rx_ends_partial(&c->stream.rx))
+		ahead = 0;
 	if (ahead)
 		iov[n++] = (struct iovec){ .iov_base = c->ahead, .iov_len = ahead };
 	got = readv(c->fd, iov, (int)n);

@@ -15,8 +15,9 @@
  *      that had arrived);
  *  (g) unset slots answer -EOPNOTSUPP through transport_fill_defaults;
  *  (h) without TRANSPORT_MESSAGE it is a byte stream and an RX buffer is reported when exactly full
- *      (bounded read-ahead inside the transport is allowed); with it, one message per buffer, a
- *      longer message than the buffer ends the connection with -EMSGSIZE;
+ *      (bounded read-ahead inside the transport is allowed), or, posted as `partial`, as soon as
+ *      anything is in it; with it, one message per buffer, a longer message than the buffer ends
+ *      the connection with -EMSGSIZE;
  *  (i) no more than TRANSPORT_TURN_BYTES moved per connection and poll;
  *  (j) peer-writable memory is copied before it is believed.
  *
@@ -97,6 +98,9 @@ struct transport_rx {
 	void *data;
 	uint32_t length;
 	uint64_t cookie;
+	/* Stream: reported with the first bytes that come, however few: for protocols whose next
+	 * frame does not tell its length. */
+	bool partial;
 };
 
 enum transport_tx_type { TRANSPORT_SEND = 1, TRANSPORT_READ, TRANSPORT_WRITE };

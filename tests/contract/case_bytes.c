@@ -186,6 +186,48 @@ static void h_stream_fills_one_byte_buffers(void **state)
 	pair_close(p);
 }
 
+static void side_post_partial(struct side *side, void *data, uint32_t len)
+{
+	const struct transport_rx rx = { .data = data, .length = len, .partial = true,
+					 .cookie = side->posted };
+
+	assert_int_equal(transport_post_rx(side->conn, &rx, 1), 0);
+	side->posted++;
+}
+
+/* One that is partial comes back with what there is; behind a whole one it waits for its turn. */
+static void h_partial_buffer_comes_with_what_there_is(void **state)
+{
+	const struct subject *s = subject_of(state);
+	uint8_t data[40], whole[10], part[3][16];
+	struct pair *p;
+
+	if (s->message)
+		SKIP_BECAUSE("keeps message boundaries");
+	p = pair_new(s);
+	pattern_fill(data, 9, 0, sizeof(data));
+	side_post_partial(&p->b, part[0], 16);
+	pair_settle(p);
+	assert_int_equal(p->b.back, 0);
+	assert_int_equal(side_send(&p->a, data, 3), 1);
+	pair_until(p, b_has_all_back, p);
+	assert_int_equal(side_last(&p->b, TRANSPORT_RX)->length, 3);
+	pattern_check(part[0], 9, 0, 3);
+	side_post(&p->b, whole, sizeof(whole));
+	side_post_partial(&p->b, part[1], 16);
+	assert_int_equal(side_send(&p->a, data + 3, 10), 1);
+	pair_settle(p);
+	assert_int_equal(p->b.back, 2);		/* the whole one; nothing is left for the next */
+	pattern_check(whole, 9, 3, 10);
+	assert_int_equal(side_send(&p->a, data + 13, 27), 1);
+	side_post_partial(&p->b, part[2], 16);
+	pair_until(p, b_has_all_back, p);
+	assert_int_equal(p->b.rx_bytes, 40);
+	pattern_check(part[1], 9, 13, 16);
+	pattern_check(part[2], 9, 29, 11);
+	pair_close(p);
+}
+
 /* More than any read-ahead waits in the transport, then large and small buffers take turns. */
 static void h_stream_mixes_small_and_large_buffers(void **state)
 {
@@ -334,6 +376,7 @@ const struct CMUnitTest cases_bytes[] = {
 	cmocka_unit_test(e_order_holds_on_an_unkind_wire),
 	cmocka_unit_test(h_stream_reports_buffer_when_exactly_full),
 	cmocka_unit_test(h_stream_fills_one_byte_buffers),
+	cmocka_unit_test(h_partial_buffer_comes_with_what_there_is),
 	cmocka_unit_test(h_stream_mixes_small_and_large_buffers),
 	cmocka_unit_test(h_message_takes_one_buffer_each),
 	cmocka_unit_test(h_message_of_the_largest_size_fits),

@@ -179,7 +179,8 @@ static void a_refused_connect_gives_down_and_gone(void **state)
 
 	s->ops->close(TAKE_PTR(p->b.t));	/* nobody listens there now */
 	assert_int_equal(s->ops->connect(p->a.t, p->address, NULL, &p->a.conn), 0);
-	if (transport_post_rx(p->a.conn, &(struct transport_rx){ in, sizeof(in), 0 }, 1) == 0)
+	if (transport_post_rx(p->a.conn, &(struct transport_rx){ .data = in, .length = sizeof(in) },
+			      1) == 0)
 		p->a.posted++;
 	pair_until_gone(p, &p->a);
 	assert_false(p->a.up);

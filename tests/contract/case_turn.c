@@ -232,12 +232,13 @@ static void crowd_step(struct crowd *crowd, uint32_t max)
 		if (ev[i].type == TRANSPORT_CONN_UP && !crowd->busy) {
 			crowd->busy = ev[i].conn;
 			for (uint64_t k = 0; k < 16; k++) {
-				rx = (struct transport_rx){ crowd->sink[k], 4096, k };
+				rx = (struct transport_rx){ .data = crowd->sink[k], .length = 4096,
+							    .cookie = k };
 				assert_int_equal(transport_post_rx(ev[i].conn, &rx, 1), 0);
 			}
 		} else if (ev[i].type == TRANSPORT_CONN_UP) {
 			crowd->quiet = ev[i].conn;
-			rx = (struct transport_rx){ &crowd->got, 1, 0 };
+			rx = (struct transport_rx){ .data = &crowd->got, .length = 1 };
 			assert_int_equal(transport_post_rx(ev[i].conn, &rx, 1), 0);
 		} else if (ev[i].type == TRANSPORT_RX && ev[i].conn == crowd->busy) {
 			rx.data = ev[i].data;
