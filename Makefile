@@ -51,7 +51,7 @@ ALL_LIBS := -lisal -lxxhash -lcrypto -lrdmacm -libverbs
 
 include mk/rules.mk
 include mk/programs.mk
-include mk/ctl.mk mk/fsview.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk mk/fault.mk
+include mk/ctl.mk mk/fsview.mk mk/ebpf.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk mk/fault.mk
 include mk/tests.mk
 include mk/guest.mk mk/packaging.mk
 

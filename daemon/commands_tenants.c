@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "ledger_map.h"
 #include "say.h"
 
 static const char *command_tenant(const json_t *request)
@@ -69,6 +70,20 @@ static void quota_add(json_t *o, const char *name, const struct limit_set *set, 
 		(void)json_object_set_new(o, name, json_integer((json_int_t)set->value[limit]));
 }
 
+/* Where its limits are written with bpftool, if they are. 0 or -ENOMEM. */
+static int quota_add_map(const struct daemon *d, const char *tenant, json_t *all)
+{
+	int slot = ledger_map_slot(larder_node_ledger(d->node), tenant);
+	char pin[4200];
+
+	if (!d->bpf_maps.there || slot < 0)
+		return 0;
+	(void)snprintf(pin, sizeof(pin), "%s/%s_%u", config_string(&d->config, CONFIG_ledger_bpf),
+		       larder_ledger_section_name(LARDER_SECTION_LIMITS), LARDER_LEDGER_LAYOUT);
+	return json_object_set_new(all, "_map", json_pack("{s:s, s:i}", "pin", pin, "slot", slot)) ?
+		       -ENOMEM : 0;
+}
+
 json_t *command_quota(struct daemon *d, const json_t *request, int *ret_fd)
 {
 	const char *tenant = command_tenant(request);
@@ -88,6 +103,10 @@ json_t *command_quota(struct daemon *d, const json_t *request, int *ret_fd)
 		quota_add(o, "saved", &limits.saved, i);
 		quota_add(o, "runtime", &limits.runtime, i);
 		(void)json_object_set_new(all, larder_limit_name(i), o);
+	}
+	if (all && quota_add_map(d, tenant, all) < 0) {
+		json_decref(all);
+		all = NULL;
 	}
 	return control_result(all);
 }

@@ -35,7 +35,8 @@
  *		left over in the memory), "objects", "value_bytes", "resident_bytes".
  * "quota"	stats group	the limits of "tenant" ("_view": of all viewers): for each limit's
  *		name an object with "effective" and, where it has one, "file", "saved" and
- *		"runtime"; the last of these wins.
+ *		"runtime"; the last of these wins. Where limits can be set through a BPF map,
+ *		"_map": "pin", its path, and "slot": a limit is element slot * 32 + its number.
  * "quota_set"	admin group	"tenant", "limits": {NAME: integer or null, ...} and "runtime": true
  *		for values that end with the process; else they are saved and outlive it. null takes
  *		back the value that was set so before. {}, or BAD_REQUEST and nothing was changed.
@@ -44,6 +45,8 @@
  *		it is done.
  * "ledger"	stats group	{}; the reply's first byte carries one descriptor (SCM_RIGHTS): the
  *		ledger's memfd, to be mapped PROT_READ, MAP_SHARED; layout in <larder/ledger.h>.
+ *		Where the node counts in BPF maps it is a copy: as of the question, then four times
+ *		a second.
  * "drain"	admin group	{}: draining has begun; asking again is harmless.
  * "undrain"	admin group	{}
  * "reload"	admin group	{}, when the files were read and what can change at run time has;

@@ -10,6 +10,7 @@
 #include <larder/memory.h>
 #include <larder/node.h>
 
+#include "bpf_maps.h"
 #include "config.h"
 #include "control.h"
 #include "exit_codes.h"
@@ -35,6 +36,7 @@ struct daemon {
 	struct larder_memory *memory;
 	char memory_dir[4096];
 	struct larder_node *node;
+	struct bpf_maps bpf_maps;	/* what the ledger lies in, where it does */
 	struct tenants *tenants;
 	struct reactors *reactors;
 	struct control *control;

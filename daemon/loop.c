@@ -16,6 +16,7 @@
 
 #define LOOP_DRAIN_STEP_US 10000ull
 #define LOOP_WATCH_US 10000000ull
+#define LOOP_MAP_US 250000ull	/* limits through the map: in force within a second */
 
 static int loop_drain_step(sd_event_source *s, uint64_t usec, void *user)
 {
@@ -84,6 +85,17 @@ static int loop_watch(sd_event_source *s, uint64_t usec, void *user)
 	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 }
 
+/* Nothing tells when somebody writes into a BPF map. */
+static int loop_map(sd_event_source *s, uint64_t usec, void *user)
+{
+	struct daemon *d = user;
+
+	tenants_look_at_map(d->tenants);
+	larder_node_ledger_refresh(d->node);
+	(void)sd_event_source_set_time_relative(s, LOOP_MAP_US);
+	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+}
+
 int daemon_reload(struct daemon *d, char *error, size_t size)
 {
 	struct config new;
@@ -146,7 +158,10 @@ static int loop_sources(struct daemon *d)
 				 loop_reactor_failed, d)) < 0 ||
 	    (r = notify_open(d->event, d, &d->notify)) < 0 ||
 	    (r = sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, LOOP_WATCH_US, 0,
-					    loop_watch, d)) < 0) {
+					    loop_watch, d)) < 0 ||
+	    (d->bpf_maps.there &&
+	     (r = sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, LOOP_MAP_US, 0,
+					     loop_map, d)) < 0)) {
 		say(&d->log, LARDER_LOG_ERR, "the control loop can not start: %s", strerror(-r));
 		return LARDERD_EXIT_INTERNAL;
 	}

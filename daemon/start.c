@@ -180,6 +180,9 @@ static int start_node(struct daemon *d)
 	n.max_regions = (uint32_t)config_number(c, CONFIG_node_max_regions);
 	n.verify_commit = config_number(c, CONFIG_node_verify_commit);
 	n.viewer_uid = start_viewer_uid(c);
+	/* the reactors and the control thread count, each in rows of its own */
+	bpf_maps_open(config_string(c, CONFIG_ledger_bpf), n.reactors + 1, &d->log, &d->bpf_maps);
+	n.ledger_maps = d->bpf_maps.there ? d->bpf_maps.map : NULL;
 	larder_memory_get_info(d->memory, &info);
 	(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=Looking at %u records",
 			 START_EXTEND_US + info.records * START_RECORD_NS / 1000, info.records);
@@ -307,6 +310,7 @@ void daemon_stop(struct daemon *d)
 	d->tenants = tenants_close(d->tenants);
 	larder_node_close(d->node);
 	d->node = NULL;
+	bpf_maps_close(&d->bpf_maps);
 	larder_memory_close(d->memory);
 	d->memory = NULL;
 }

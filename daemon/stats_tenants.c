@@ -106,27 +106,24 @@ static void stats_look(struct daemon *d, const char *name, uint32_t slot,
 /* Looks at each tenant; its figures go into @all, which may be NULL. */
 static void stats_each(struct daemon *d, json_t *all)
 {
-	struct ledger_map m = { .header = NULL };
+	const struct larder_ledger_header *h = larder_node_ledger(d->node);
 
-	if (ledger_map_open(d->node, &m) < 0)
-		return;
-	for (uint32_t i = 0; i < m.header->tenants; i++) {
-		const char *name = ledger_map_name(&m, i);
+	for (uint32_t i = 0; i < h->tenants; i++) {
+		const char *name = ledger_map_name(h, i);
 		struct larder_usage u;
 		json_t *o;
 
 		if (!name[0])
 			continue;
-		ledger_map_usage(&m, i, &u);
+		ledger_map_usage(h, i, &u);
 		stats_look(d, name, i, &u);
 		if (!all)
 			continue;
-		o = stats_tenant(ledger_map_gauges(&m, i), &u);
+		o = stats_tenant(ledger_map_gauges(h, i), &u);
 		if (d->watch.at[i].warned)
 			(void)json_object_set_new(o, "warning", json_string(WATCH_PUTS_NEVER_HIT));
 		(void)json_object_set_new(all, name, o);
 	}
-	ledger_map_close(&m);
 }
 
 json_t *daemon_stats_tenants(struct daemon *d)

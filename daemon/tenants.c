@@ -445,3 +445,36 @@ void tenants_forget(struct tenants *t, const char *name)
 			    "name: %s", name, why);
 	}
 }
+
+/* --- limits through the map ------------------------------------------------------------------ */
+
+static uint32_t tenants_from_map(void *user, const char *name, const struct larder_limits *values,
+				 uint32_t given)
+{
+	struct tenants *t = user;
+	struct limit_set set = { .given = given };
+	char why[512] = "";
+	uint32_t taken = 0;
+
+	memcpy(set.value, values->value, sizeof(set.value));
+	for (unsigned l = 0; l < LARDER_LIMITS; l++)
+		if (given & 1u << l && values->value[l] > INT64_MAX)	/* what JSON can tell */
+			set.given &= ~(1u << l);
+	given = set.given;
+	/* together first: one may be right only with another */
+	if (!given || tenants_set_limits(t, name, &set, 0, true, why, sizeof(why)) == 0)
+		return given;
+	for (unsigned l = 0; l < LARDER_LIMITS; l++) {
+		set.given = given & 1u << l;
+		if (!set.given || set.given == given)
+			continue;	/* alone it was tried */
+		if (tenants_set_limits(t, name, &set, 0, true, why, sizeof(why)) == 0)
+			taken |= set.given;
+	}
+	return taken;
+}
+
+void tenants_look_at_map(struct tenants *t)
+{
+	larder_node_limits_look(t->node, tenants_from_map, t);
+}

@@ -61,6 +61,8 @@ int tenants_get_limits(const struct tenants *t, const char *name, struct tenants
  */
 int tenants_set_limits(struct tenants *t, const char *name, const struct limit_set *set,
 		       uint32_t drop, bool runtime, char *error, size_t size);
+/* Looks whether somebody wrote limits into the BPF map: they become run-time values. */
+void tenants_look_at_map(struct tenants *t);
 /* The tenant was purged: what was set for it goes, too. */
 void tenants_forget(struct tenants *t, const char *name);
 

@@ -96,9 +96,10 @@ int ledger_tenant(struct ledger *l, const char *name, struct larder_usage *usage
 			ledger_add(usage, ledger_at(l, LARDER_SECTION_USAGE,
 						    ((size_t)w * l->header.tenants +
 						     (unsigned)slot) * sizeof(*usage)),
-				   sizeof(*usage));
+				   offsetof(struct larder_usage, tenant));
 		ledger_add(gauges, ledger_at(l, LARDER_SECTION_GAUGES,
-					     (unsigned)slot * sizeof(*gauges)), sizeof(*gauges));
+					     (unsigned)slot * sizeof(*gauges)),
+			   offsetof(struct larder_gauges, tenant));
 	}
 	/* a tenant that has no slot of its own has no figures */
 	r = slot == -ENOENT || slot >= 0 ? 0 : slot;

@@ -25,7 +25,7 @@ $(LARDERD_FAULT): $(call objs,$(DAEMON_SRCS)) $(LARDERD_FAULT_OBJS) $(call archi
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) $(FAULT_LDFLAGS) $(filter %.o,$^) \
 		-Wl,--start-group $(filter %.a,$^) -Wl,--end-group -o $@ $(ALL_LIBS) \
-		-linih -ljansson -lsystemd
+		$(DAEMON_LIBS)
 
 # Sanitizers add calls of their own to the objects: the list is checked without them.
 FAULT_CALLS_CHECK := $(if $(filter default,$(FLAVOUR)),$(B)/tests/fault/calls_check)

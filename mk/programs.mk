@@ -45,10 +45,11 @@ larder.pc: packaging/larder.pc.in
 
 # --- larderd ---
 DAEMON_SRCS := $(wildcard daemon/*.c)
+DAEMON_LIBS := -linih -ljansson -lsystemd -lbpf
 $(BIN)/larderd: $(call objs,$(DAEMON_SRCS)) $(LIB)/liblarder-node.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(ALL_LIBS) -linih -ljansson -lsystemd
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(ALL_LIBS) $(DAEMON_LIBS)
 
 # its unit tests link all of it but main.c
 UNIT_daemon := $(patsubst tests/unit/daemon/%.c,$(B)/tests/unit/daemon/%,$(wildcard tests/unit/daemon/test_*.c))
@@ -58,7 +59,7 @@ $(UNIT_daemon): $(B)/tests/unit/daemon/%: $(B)/obj/tests/unit/daemon/%.o \
 		$(call objs,$(filter-out daemon/main.c,$(DAEMON_SRCS))) $(LIB)/liblarder-node.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ -o $@ -lcmocka $(ALL_LIBS) -linih -ljansson -lsystemd
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@ -lcmocka $(ALL_LIBS) $(DAEMON_LIBS)
 .PHONY: unit-daemon
 unit-daemon: $(UNIT_daemon)
 	$(Q)tests/run-tests $^
@@ -91,6 +92,7 @@ install: all
 	install -m 0644 packaging/man/larderctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -m 0644 packaging/man/larderd.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 0644 $(B)/man/larderd.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+	install -m 0644 packaging/man/larder-bpf.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 0644 packaging/man/larderfs.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 0644 packaging/completions/larderctl packaging/completions/larderfs \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/

@@ -81,7 +81,20 @@ static void limits_of_node(const struct larder_node *n, uint64_t connections,
 	bound[LARDER_LIMIT_in_flight_write] = bound[LARDER_LIMIT_in_flight_lookup];
 }
 
-static void limits_publish(struct larder_node *n, const struct quota *q, uint32_t slot)
+/*
+ * Somebody may have written a limit through the map since it was shown: that is left to
+ * larder_node_limits_look(), not overwritten.
+ */
+static void limits_show(uint64_t *at, uint64_t *shown, uint64_t value)
+{
+	uint64_t expected = *shown;
+
+	if (__atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED))
+		*shown = value;
+}
+
+void node_limits_publish(struct larder_node *n, struct quota *q, uint32_t slot)
 {
 	uint64_t *set = &n->ledger->limits[slot * LARDER_LEDGER_LIMITS];
 	uint64_t *effective = &n->ledger->effective[slot * LARDER_LEDGER_LIMITS];
@@ -89,7 +102,7 @@ static void limits_publish(struct larder_node *n, const struct quota *q, uint32_
 	if (slot == LARDER_LEDGER_VIEW_TENANT - 1)
 		return;		/* "_other": several tenants share it */
 	for (unsigned i = 0; i < LARDER_LIMITS; i++) {
-		__atomic_store_n(&set[i], limits_set_value(q, i), __ATOMIC_RELAXED);
+		limits_show(&set[i], &q->shown[i], limits_set_value(q, i));
 		__atomic_store_n(&effective[i], quota_limit(q, i), __ATOMIC_RELAXED);
 	}
 }
@@ -111,7 +124,7 @@ static void limits_work_out(struct larder_node *n, struct quota *q, const struct
 	bucket_set(&q->ops, in->value[LARDER_LIMIT_ops_per_s]);
 	bucket_set(&q->in_bytes, in->value[LARDER_LIMIT_in_bytes_per_s]);
 	bucket_set(&q->out_bytes, in->value[LARDER_LIMIT_out_bytes_per_s]);
-	limits_publish(n, q, slot);
+	node_limits_publish(n, q, slot);
 }
 
 static void limits_of_tenant(struct larder_node *n, struct tenant *t)

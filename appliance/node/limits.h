@@ -23,6 +23,7 @@ struct quota {
 	/* atomic: as set, and what is in force; the second is never 0 where the node has a bound */
 	uint64_t set[LARDER_LIMITS_MAX];
 	uint64_t effective[LARDER_LIMITS_MAX];
+	uint64_t shown[LARDER_LIMITS_MAX];	/* control: what the ledger's `limits` was told */
 	struct bucket ops, in_bytes, out_bytes;
 	/* atomic: by limit; only in_flight_*, connections, regions and region_bytes are used */
 	uint64_t used[LARDER_LIMITS];
@@ -38,6 +39,8 @@ bool node_quota_claim(struct quota *q, enum larder_limit limit, uint64_t n);
 void node_quota_give(struct quota *q, enum larder_limit limit, uint64_t n);
 
 /* limits.c */
+/* The ledger is told what is set and what is in force. */
+void node_limits_publish(struct larder_node *n, struct quota *q, uint32_t slot);
 void node_quota_init(struct quota *q);
 /* Viewers get bounds of their own from the start. */
 void node_limits_init(struct larder_node *n);

@@ -158,7 +158,7 @@ static int node_open_parts(struct larder_node *n)
 		log_err(&n->log, "no randomness for nonces: %s", strerror(-r));
 		return r;
 	}
-	r = ledger_open(n->config.reactors + 1, &n->ledger);
+	r = ledger_open(n->config.reactors + 1, n->config.ledger_maps, &n->ledger);
 	if (r < 0) {
 		log_err(&n->log, "the ledger can not be made: %s", strerror(-r));
 		return r;
@@ -203,6 +203,7 @@ LARDER_PUBLIC int larder_node_open(const struct larder_node_config *config,
 	node_purges_init(&n->purges);
 	int r = node_open_parts(n);
 
+	n->config.ledger_maps = NULL;	/* mapped */
 	if (r < 0) {
 		larder_node_close(n);
 		return r;

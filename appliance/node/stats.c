@@ -57,6 +57,16 @@ LARDER_PUBLIC int larder_node_ledger_fd(struct larder_node *n)
 	return ledger_read_fd(n->ledger);
 }
 
+LARDER_PUBLIC void larder_node_ledger_refresh(struct larder_node *n)
+{
+	ledger_refresh(n->ledger);
+}
+
+LARDER_PUBLIC const struct larder_ledger_header *larder_node_ledger(const struct larder_node *n)
+{
+	return n->ledger->header;
+}
+
 LARDER_PUBLIC uint64_t larder_node_turns(const struct larder_node *n, uint32_t reactor)
 {
 	return reactor < n->config.reactors ? stats_read(&n->reactors[reactor].turns) : 0;

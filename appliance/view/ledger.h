@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ledger's memory and its writers. The layout is published in <larder/ledger.h>; this is the
- * node's side: open it over memory (a memfd now, BPF maps later; callers can't tell), count into
- * it.
+ * node's side: open it over memory (a memfd or BPF arrays; callers can't tell), count into it.
  *
  * Thread rules: ledger_usage() slots have one writer each; ledger_gauge_* are atomic.
  */
@@ -22,18 +21,24 @@ struct ledger {
 	struct larder_node_section *node;
 	uint32_t writers;
 	size_t size;
-	int fd;					/* memfd; -1 = none */
+	int fd;					/* memfd: what readers map */
 };
 
-/* 0 or -errno. */
-int ledger_open(uint32_t writers, struct ledger **ret);
+/*
+ * @maps: NULL, or descriptors of BPF arrays of larder_ledger_geometry(), by section, which stay the
+ * caller's: counters in them go on, gauges and limits begin at 0. 0 or -errno.
+ */
+int ledger_open(uint32_t writers, const int *maps, struct ledger **ret);
 struct ledger *ledger_close(struct ledger *l);
-/* A descriptor through which the pages can only be mapped for reading; the caller closes it. */
-int ledger_read_fd(const struct ledger *l);
+/* A descriptor through which the memfd can only be mapped for reading; the caller closes it. What
+ * is read is the ledger itself or, over BPF arrays, as it was at this or the last refresh. */
+int ledger_read_fd(struct ledger *l);
+/* One thread, as ledger_read_fd. */
+void ledger_refresh(struct ledger *l);
 
-/* Slot for a tenant by stable id; found or assigned. Another id with a name that is there is a
- * tenant that was purged and came again: it gets its slot again. Tenants past the last slot share
- * slot 62, named "_other". Control path. */
+/* Slot for a tenant by its name; found or assigned. @id: the one in the record file, which is
+ * another when the tenant was purged and came again. Tenants past the last slot share slot 62,
+ * named "_other". Control path. */
 uint32_t ledger_slot(struct ledger *l, uint64_t id, const char *name);
 
 static inline struct larder_usage *ledger_usage(struct ledger *l, uint32_t writer, uint32_t slot)

@@ -46,10 +46,11 @@ static const struct ctl_command commands[] = {
 	  "  --undo              serve again\n"
 	  "  --wait              until nothing is under way (--deadline bounds it)\n", true },
 	{ "undrain", cmd_undrain, "", "serve again", NULL, true },
-	{ "quota", cmd_quota, "show TENANT [LIMIT] | set TENANT LIMIT=VALUE...",
+	{ "quota", cmd_quota, "show TENANT [LIMIT] | set|line TENANT LIMIT=VALUE...",
 	  "a tenant's limits: where each comes from, and setting them",
 	  "  VALUE: a number, bytes with K, M, G or T, none, or default: takes back what was set\n"
-	  "  --runtime           until the daemon ends; else saved\n", true },
+	  "  --runtime           until the daemon ends; else saved\n"
+	  "  line prints what to type for it with bpftool, as root, and sets nothing\n", true },
 	{ "tenant", cmd_tenant, "[ls | purge NAME]", "who holds objects; throw away what one left",
 	  "  purge: -y, --yes    do not ask\n", true },
 	{ "why", cmd_why, "[NAMESPACE] KEY", "say what became of a key", NULL, true },

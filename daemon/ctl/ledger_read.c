@@ -107,14 +107,15 @@ void ledger_reader_usage(const struct ledger_reader *l, uint32_t slot, struct la
 		size_t index = (size_t)w * l->header.tenants + slot;
 
 		ledger_add(ret, ledger_at(l, LARDER_SECTION_USAGE, index * sizeof(*ret)),
-			   sizeof(*ret));
+			   offsetof(struct larder_usage, tenant));
 	}
 }
 
 void ledger_reader_gauges(const struct ledger_reader *l, uint32_t slot, struct larder_gauges *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	ledger_add(ret, ledger_at(l, LARDER_SECTION_GAUGES, slot * sizeof(*ret)), sizeof(*ret));
+	ledger_add(ret, ledger_at(l, LARDER_SECTION_GAUGES, slot * sizeof(*ret)),
+		   offsetof(struct larder_gauges, tenant));
 }
 
 void ledger_reader_node(const struct ledger_reader *l, struct larder_node_section *ret)

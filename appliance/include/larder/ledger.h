@@ -2,10 +2,11 @@
 /*
  * Layout of the ledger: what the node counts, as plain memory that anyone may map read-only.
  *
- * One file (a memfd, or later one BPF array per section), sections in the order of
- * enum larder_ledger_section, each at the offset that struct larder_ledger_header tells. The
- * version is part of every section's name; fields are only ever added at the end of a reserved
- * space, so a reader checks `layout` and may ignore what it does not know.
+ * One file (a memfd), sections in the order of enum larder_ledger_section, each at the offset that
+ * struct larder_ledger_header tells; and, where larder-bpf made them, one pinned BPF array a
+ * section, of which the file is a copy. The version is part of every section's name; fields are
+ * only ever added at the end of a reserved space, so a reader checks `layout` and may ignore what
+ * it does not know.
  *
  * Writers: a `usage` slot has one writer, the reactor (or control thread) it belongs to, with
  * relaxed 64-bit stores; gauges are changed by atomic adds. A reader sums the usage slots of a
@@ -17,6 +18,7 @@
 #define LARDER_LEDGER_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <larder/limits.h>
@@ -80,7 +82,8 @@ struct larder_usage {
 	uint64_t fills_lapsed;		/* of them, those whose time ran out or whose owner left */
 	uint64_t fills_refused;		/* fill leases not given: the node or the tenant has many */
 	uint64_t waits_refused;		/* requests that would have waited, and were told BUSY */
-	uint64_t reserved[30];
+	char tenant[40];		/* whose row it is, as in `names` */
+	uint64_t reserved[25];
 };
 static_assert(sizeof(struct larder_usage) == (64 + 32 + 8 + 22 + 32 + 4 + 30) * 8, "layout");
 
@@ -100,7 +103,8 @@ struct larder_gauges {
 	uint64_t in_flight_write;
 	uint64_t fills;			/* fill leases held */
 	uint64_t waiting;		/* requests parked for another writer */
-	uint64_t reserved[17];
+	char tenant[40];		/* as in `names` */
+	uint64_t reserved[12];
 };
 static_assert(sizeof(struct larder_gauges) == 32 * 8, "layout");
 
@@ -141,7 +145,9 @@ struct larder_node_section {
 	uint64_t sigbus;		/* regions whose holes were met */
 	uint64_t scrubbed_bytes;
 	uint64_t scrub_passes;		/* times that every object was looked at */
-	uint64_t reserved[41];
+	uint64_t limits_written;	/* values that were set through the `limits` map */
+	uint64_t limits_refused;	/* what could not be: it was written back */
+	uint64_t reserved[39];
 };
 static_assert(sizeof(struct larder_node_section) == 64 * 8, "layout");
 
@@ -167,6 +173,12 @@ struct larder_ledger_header {
 		uint64_t size;
 	} section[LARDER_SECTIONS];
 };
+
+/* "usage", ...; its pin is PATH/NAME_LAYOUT: "/run/larder/bpf/usage_2". */
+const char *larder_ledger_section_name(unsigned section);
+/* What a section is an array of, and how many: of a BPF array, its value size and max_entries. */
+void larder_ledger_geometry(unsigned section, uint32_t writers, uint32_t *ret_value_size,
+			    uint32_t *ret_entries);
 
 #ifdef __cplusplus
 }

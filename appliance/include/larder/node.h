@@ -35,6 +35,9 @@ struct larder_node_config {
 	const struct larder_environment *environment;	/* NULL: the kernel's; copied */
 	const struct larder_log *log;		/* NULL: silence; copied */
 	const char *boot_id;			/* NULL: "" */
+	/* NULL, or descriptors of BPF arrays for the ledger, by section (<larder/ledger.h>): they
+	 * are mapped at once and stay the caller's. Else it is a memfd. */
+	const int *ledger_maps;
 	uint32_t reactors;			/* 1 to 64 */
 	uint32_t shards;			/* power of two, 1 to 1024 */
 	const char *policy;			/* larder_node_policy_known */
@@ -196,8 +199,25 @@ struct larder_node_why {
 /* @ns and @key as bytes. Any thread. 0, -EINVAL (lengths), -ENOENT: no such tenant or namespace. */
 int larder_node_why(struct larder_node *node, const char *tenant, const void *ns, size_t ns_len,
 		    const void *key, size_t key_len, struct larder_node_why *ret);
-/* The ledger's memfd for readers: map it PROT_READ, MAP_SHARED; the caller closes it. -errno. */
+/*
+ * The ledger's memfd for readers: map it PROT_READ, MAP_SHARED; the caller closes it. Over
+ * ledger_maps it is a copy, as of this call and of each refresh. -errno.
+ */
 int larder_node_ledger_fd(struct larder_node *node);
+void larder_node_ledger_refresh(struct larder_node *node);
+/* The ledger itself, to be read while the node is open. */
+struct larder_ledger_header;
+const struct larder_ledger_header *larder_node_ledger(const struct larder_node *node);
+
+/*
+ * Values that somebody else wrote into the ledger's `limits` (who may write the BPF array), since
+ * the last look: @fn gets each tenant's together, bits of @given by enum larder_limit, and returns
+ * the bits of those that it has set (larder_node_set_limits). The others, and what is written where
+ * no limit is, are written back to what is set, each with a line, and counted.
+ */
+typedef uint32_t larder_limits_fn(void *user, const char *tenant,
+				  const struct larder_limits *values, uint32_t given);
+void larder_node_limits_look(struct larder_node *node, larder_limits_fn *fn, void *user);
 
 #ifdef __cplusplus
 }

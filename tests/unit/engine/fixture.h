@@ -73,7 +73,7 @@ FIXTURE_UNUSED static void fixture_open(struct fixture *f, uint32_t pages)
 	struct engine_config *c = &f->config;
 
 	assert_int_equal(larder_memory_open(&memory, &f->memory), 0);
-	assert_int_equal(ledger_open(65, &f->ledger), 0);
+	assert_int_equal(ledger_open(65, NULL, &f->ledger), 0);
 	f->clock = (struct clock){ fixture_monotonic, fixture_wall, f };
 	f->now_ns = 1000 * NSEC_PER_SEC;
 	f->wall_ms = 1700000000000u;

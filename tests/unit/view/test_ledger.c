@@ -20,7 +20,7 @@ static int setup(void **state)
 {
 	struct ledger *l = NULL;
 
-	if (ledger_open(3, &l) < 0)
+	if (ledger_open(3, NULL, &l) < 0)
 		return -1;
 	*state = l;
 	return 0;
@@ -36,11 +36,11 @@ static void open__refuses_bad_numbers_of_writers(void **state)
 {
 	struct ledger *l = NULL;
 
-	assert_int_equal(ledger_open(0, &l), -EINVAL);
-	assert_int_equal(ledger_open(LARDER_LEDGER_WRITERS_MAX + 1, &l), -EINVAL);
+	assert_int_equal(ledger_open(0, NULL, &l), -EINVAL);
+	assert_int_equal(ledger_open(LARDER_LEDGER_WRITERS_MAX + 1, NULL, &l), -EINVAL);
 	assert_null(l);
 	assert_null(ledger_close(NULL));
-	assert_int_equal(ledger_open(LARDER_LEDGER_WRITERS_MAX, &l), 0);
+	assert_int_equal(ledger_open(LARDER_LEDGER_WRITERS_MAX, NULL, &l), 0);
 	l = ledger_close(l);
 }
 
