@@ -21,10 +21,10 @@
  * "stats"	stats group	what struct larder_node_stats says, by groups: version, uptime_ms,
  *		draining, drained (nothing is under way), listen (urls, by commas), then the
  *		objects "memory", "objects", "connections" of figures, and "tenants": for each
- *		tenant's name an object of figures out of the ledger, with "refused_by", an object
- *		with what each limit refused (and "no_space", "draining", "not_admitted",
- *		"layout_mismatch"), and "warning" where there is one: "puts_never_hit", a thousand
- *		objects or more were stored since one was last found.
+ *		tenant's name an object of figures out of the ledger (its place there is "slot"),
+ *		with "refused_by", an object with what each limit refused (and "no_space",
+ *		"draining", "not_admitted", "layout_mismatch"), and "warning" where there is one:
+ *		"puts_never_hit", a thousand objects or more were stored since one was last found.
  * "why"	stats group	what became of a key; the request has "tenant", and "ns" and
  *		"key" as larderctl spells them. "fate": "present", "evicted", "refused" or "unknown"
  *		(not in the record); "record_ms" and "record_entries", how far back the record goes;

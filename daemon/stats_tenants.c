@@ -120,6 +120,7 @@ static void stats_each(struct daemon *d, json_t *all)
 		if (!all)
 			continue;
 		o = stats_tenant(ledger_map_gauges(h, i), &u);
+		(void)json_object_set_new(o, "slot", json_integer(i));
 		if (d->watch.at[i].warned)
 			(void)json_object_set_new(o, "warning", json_string(WATCH_PUTS_NEVER_HIT));
 		(void)json_object_set_new(all, name, o);
