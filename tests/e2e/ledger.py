@@ -3,8 +3,8 @@
 """The ledger of a running node as JSON, in the words of larder-acct --json.
 
 ledger.py CONTROL_SOCKET            prints it
-ledger.py CONTROL_SOCKET ACCT.json  holds it against what larder-acct counted (a file whose last line
-                                    is its document); each difference is a line, exit 1
+ledger.py CONTROL_SOCKET ACCT.json  holds it against what larder-acct counted (a file whose last
+                                    line is its document); each difference is a line, exit 1
 Offsets and sizes are taken from the ledger's own header (docs/ledger.md).
 """
 import array
