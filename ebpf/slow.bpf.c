@@ -83,8 +83,9 @@ int BPF_USDT(on_op_done, __u64 op, __u64 tenant, __u64 opcode, __u64 status, __u
 	if (way) {
 		e->conn = way->conn;
 		__builtin_memcpy(e->at_ns, way->at_ns, sizeof(e->at_ns));
+		/* when the node looked at its clock, not when we came to it */
+		e->at_ns[LARDER_PHASE_COMPLETED] = way->at_ns[LARDER_PHASE_QUEUED] + ns;
 	}
-	e->at_ns[LARDER_PHASE_COMPLETED] = e->end_ns;
 	bpf_ringbuf_submit(e, 0);
 out:
 	if (way)

@@ -141,7 +141,7 @@ check "larder-slow told of each or counted it" python3 - "$WORK/slow" "$WORK/acc
 	assert lines[-1]['told'] + lines[-1]['dropped'] == ops, (lines[-1], ops)
 	for e in lines[:-1]:
 	    phases = e['queued_us'] + e['admitted_us'] + e['data_us'] + e['reply_us']
-	    assert abs(phases - e['total_us']) < max(2000, e['total_us'] / 2), e
+	    assert abs(phases - e['total_us']) < 1, e
 EOF2
 check "larder-evict saw them" python3 - "$WORK/evict" "$WORK/acct" <<-'EOF2'
 	import json, sys
