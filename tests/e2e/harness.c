@@ -421,7 +421,7 @@ int64_t node_stat(struct node *n, const char *group, const char *name)
 
 int64_t node_stat_wait(struct node *n, const char *group, const char *name, int64_t value)
 {
-	uint64_t deadline = now_ms() + 5000;
+	uint64_t deadline = now_ms() + 20000;
 	int64_t v;
 
 	while ((v = node_stat(n, group, name)) != value && now_ms() < deadline)

@@ -170,7 +170,7 @@ static void node_restarts(enum node_transport t)
 		node_start(&node);
 		start = now_ms();
 		while (larder_exists(c, ns, "kept", 4, 1000) != LARDER_OK)
-			assert_true(now_ms() < start + 3000);
+			assert_true(now_ms() < start + 15000);
 		assert_text(c, ns, "kept", "over the restart");
 		assert_text(c, other, "kept", "in another namespace");
 		put_text(c, other, "new", "after it");
@@ -195,7 +195,7 @@ static void stream__node_lost(enum node_transport t)
 	start = now_ms();
 	assert_int_equal(larder_put_part(s, 5, "67890", 5), LARDER_DISCONNECTED);
 	assert_int_equal(larder_put_commit(s), LARDER_DISCONNECTED);
-	assert_true(now_ms() < start + 1000);
+	assert_true(now_ms() < start + 4000);	/* not at its deadline */
 	node_start(&node);
 	larder_close(c);
 }
@@ -355,11 +355,11 @@ static void draining__is_told_at_once(enum node_transport t)
 	assert_non_null(strstr(larder_last_error(), "draining"));
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(larder_ping(late, 5000), LARDER_DRAINING);
-	assert_true(now_ms() < start + 1000);
+	assert_true(now_ms() < start + 4000);	/* not at one deadline of the hundred */
 	control("{\"cmd\":\"undrain\"}");
 	start = now_ms();
 	while (larder_ping(late, 5000) != LARDER_OK)
-		assert_true(now_ms() < start + 1500);
+		assert_true(now_ms() < start + 10000);
 	larder_close(late);
 	put_text(c, ns, "during", "x");
 	larder_close(c);

@@ -106,7 +106,7 @@ static void kill_clients_in_mid_transfer__counts_return(void **state)
 		}
 	assert_int_equal(node_stat_wait(&node, "memory", "pages_free", pages_free), pages_free);
 	/* the last question's own connection may still be closing */
-	for (uint64_t end = now_ms() + 5000; (fds_after = node_fds(&node)) > fds && now_ms() < end;)
+	for (uint64_t end = now_ms() + 20000; (fds_after = node_fds(&node)) > fds && now_ms() < end;)
 		sleep_ms(5);
 	assert_int_equal(fds, fds_after);
 	larder_close(c);
@@ -130,8 +130,8 @@ static void leases_survive_a_crash(void **state)
 	assert_int_equal(larder_delete(c, ns, "leased", 6, 0, 5000), LARDER_BUSY);
 	node_kill(&node);
 	node_start(&node);
-	/* the handle finds the node again by itself, within a second */
-	for (uint64_t end = now_ms() + 1500; larder_ping(c, 500) != LARDER_OK;)
+	/* the handle finds the node again by itself: within a second on an idle machine */
+	for (uint64_t end = now_ms() + 10000; larder_ping(c, 500) != LARDER_OK;)
 		assert_true(now_ms() < end);
 	assert_int_equal(larder_delete(c, ns, "leased", 6, 0, 5000), LARDER_BUSY);
 	b.opcode = LARDER_OP_RELEASE;

@@ -17,6 +17,7 @@
 
 #define VALUE (16u << 20)
 #define DEPTH 4
+#define AT_ONCE_MS 20000u	/* for 1,000 calls whose deadline is 300 ms each */
 #define ROUNDS 12
 
 static struct node node;
@@ -111,13 +112,13 @@ static void stopped_once(enum node_transport t, uint8_t op, unsigned round, bool
 	if (round % 4)
 		sleep_ms(round % 4);
 	node_signal(&node, SIGSTOP);
-	while (n < DEPTH && now_ms() < start + 5000) {
+	while (n < DEPTH && now_ms() < start + 20000) {
 		n += (unsigned)larder_poll(c, &done, 1);
 		sleep_ms(1);
 	}
 	after = now_ms();
 	assert_int_equal(n, DEPTH);
-	assert_true(after < start + 400 + 1000);
+	assert_true(after < start + 400 + 4000);	/* the grace, and a machine that is busy */
 	for (unsigned i = 0; i < DEPTH; i++) {
 		assert_true(fair_end(f[i].item.status));
 		if (f[i].item.status != LARDER_OK && f[i].item.status != LARDER_EXISTS_SAME)
@@ -135,14 +136,14 @@ static void stopped_once(enum node_transport t, uint8_t op, unsigned round, bool
 
 		assert_true(r == LARDER_DISCONNECTED || r == LARDER_DEADLINE);
 	}
-	if (now_ms() - start >= 2500)
+	if (now_ms() - start >= AT_ONCE_MS)
 		print_error("1,000 calls to a stopped node took %u ms\n",
 			    (unsigned)(now_ms() - start));
-	assert_true(now_ms() - start < 2500);
+	assert_true(now_ms() - start < AT_ONCE_MS);
 	node_signal(&node, SIGCONT);
 	start = now_ms();
 	while (larder_exists(c, ns, "get-0", 5, 1000) != LARDER_OK)
-		assert_true(now_ms() < start + 1500);
+		assert_true(now_ms() < start + 10000);
 	sleep_ms(30);	/* time in which a careless node would still write */
 	for (unsigned i = 0; i < DEPTH; i++)
 		assert_int_equal(pattern_check(copies[i], VALUE, 7777 + i), -1);
