@@ -106,7 +106,8 @@ static void kill_clients_in_mid_transfer__counts_return(void **state)
 		}
 	assert_int_equal(node_stat_wait(&node, "memory", "pages_free", pages_free), pages_free);
 	/* the last question's own connection may still be closing */
-	for (uint64_t end = now_ms() + 20000; (fds_after = node_fds(&node)) > fds && now_ms() < end;)
+	for (uint64_t end = now_ms() + 20000;
+	     (fds_after = node_fds(&node)) > fds && now_ms() < end;)
 		sleep_ms(5);
 	assert_int_equal(fds, fds_after);
 	larder_close(c);
