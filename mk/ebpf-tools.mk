@@ -1,7 +1,7 @@
 # The tools on probes: ebpf/<tool>.bpf.c for the kernel, ebpf/<tool>.[ch] around its skeleton.
 # Included after mk/programs.mk.
 
-EBPF_TOOLS := acct oplat slow evict
+EBPF_TOOLS := acct oplat slow evict connlife witness
 BPFTOOL ?= $(or $(shell PATH="$$PATH:/usr/sbin:/sbin" command -v bpftool),bpftool)
 BPF_ARCH := $(or $(patsubst x86_64,x86,$(filter x86_64,$(shell uname -m))),$(patsubst \
 	aarch64,arm64,$(filter aarch64,$(shell uname -m))),$(shell uname -m))
@@ -12,7 +12,8 @@ EBPF_OBJ := $(B)/obj/ebpf
 EBPF_SHARED := $(call objs,ebpf/tool.c ebpf/tool_names.c ebpf/tool_print.c)
 EBPF_PROGRAMS := $(EBPF_TOOLS:%=$(BIN)/larder-%)
 
-$(EBPF_OBJ)/%.bpf.o: ebpf/%.bpf.c ebpf/%.h ebpf/types.bpf.h appliance/include/larder/probes.h
+$(EBPF_OBJ)/%.bpf.o: ebpf/%.bpf.c ebpf/%.h ebpf/types.bpf.h ebpf/kernel.bpf.h \
+		appliance/include/larder/probes.h
 	@mkdir -p $(@D)
 	@echo "  BPF   $<"
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@
