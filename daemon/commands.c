@@ -8,6 +8,7 @@
 #include <larder/status.h>
 
 #include "control_protocol.h"
+#include "bus.h"
 #include "notify.h"
 #include "say.h"
 
@@ -57,6 +58,7 @@ static json_t *command_set_drain(struct daemon *d, bool on)
 	say(&d->log, LARDER_LOG_INFO, on ? "draining: nothing new is taken" : "taking work again");
 	larder_node_drain(d->node, on);
 	notify_status(d->notify);
+	bus_changed(d->bus);
 	return command_done(0);
 }
 
@@ -90,6 +92,7 @@ static const struct {
 	{ LARDER_CONTROL_WHY, CONTROL_RIGHT_STATS, command_why },
 	{ LARDER_CONTROL_LEDGER, CONTROL_RIGHT_STATS, command_ledger },
 	{ LARDER_CONTROL_TENANTS, CONTROL_RIGHT_STATS, command_tenants },
+	{ LARDER_CONTROL_CONNECTIONS, CONTROL_RIGHT_STATS, command_connections },
 	{ LARDER_CONTROL_QUOTA, CONTROL_RIGHT_STATS, command_quota },
 	{ LARDER_CONTROL_QUOTA_SET, CONTROL_RIGHT_ADMIN, command_quota_set },
 	{ LARDER_CONTROL_PURGE, CONTROL_RIGHT_ADMIN, command_purge },

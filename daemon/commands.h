@@ -9,6 +9,7 @@
 typedef json_t *command_fn(struct daemon *d, const json_t *request, int *ret_fd);
 
 json_t *command_tenants(struct daemon *d, const json_t *request, int *ret_fd);
+json_t *command_connections(struct daemon *d, const json_t *request, int *ret_fd);
 json_t *command_purge(struct daemon *d, const json_t *request, int *ret_fd);
 json_t *command_quota(struct daemon *d, const json_t *request, int *ret_fd);
 json_t *command_quota_set(struct daemon *d, const json_t *request, int *ret_fd);

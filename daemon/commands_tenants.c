@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands about tenants and their limits. */
+/* Commands about tenants, their limits and their connections. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
@@ -35,6 +36,38 @@ json_t *command_tenants(struct daemon *d, const json_t *request, int *ret_fd)
 	if (all)
 		larder_node_tenants(d->node, tenants_add, &all);
 	return control_result(json_pack("{s:o}", "tenants", all));
+}
+
+/* What fits into a reply of LARDER_CONTROL_REPLY_MAX however long the names are. */
+#define CONNECTIONS_MAX 4000u
+
+json_t *command_connections(struct daemon *d, const json_t *request, int *ret_fd)
+{
+	uint32_t size = (uint32_t)config_number(&d->config, CONFIG_node_max_connections), n;
+	struct larder_node_connection *at = calloc(size, sizeof(*at));
+	json_t *all = json_array();
+
+	if (!at || !all) {
+		free(at);
+		json_decref(all);
+		return NULL;
+	}
+	n = larder_node_connections(d->node, at, size);
+	for (uint32_t i = 0; all && i < n && i < CONNECTIONS_MAX; i++) {
+		json_t *one = json_pack("{s:I, s:s, s:s, s:s, s:i, s:I}", "id",
+					(json_int_t)at[i].id, "tenant", at[i].tenant, "transport",
+					at[i].transport, "peer", at[i].peer, "reactor",
+					(int)at[i].reactor, "age_ms", (json_int_t)at[i].age_ms);
+
+		if (json_array_append_new(all, one) < 0) {
+			json_decref(all);
+			all = NULL;
+		}
+	}
+	free(at);
+	return control_result(json_pack("{s:o, s:I}", "connections", all, "more",
+					(json_int_t)(n > CONNECTIONS_MAX ?
+						     n - CONNECTIONS_MAX : 0)));
 }
 
 json_t *command_purge(struct daemon *d, const json_t *request, int *ret_fd)

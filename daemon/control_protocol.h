@@ -33,6 +33,9 @@
  *		NOT_FOUND: no such tenant or namespace.
  * "tenants"	stats group	"tenants": an array of objects with "name", "configured" (else it is
  *		left over in the memory), "objects", "value_bytes", "resident_bytes".
+ * "connections"	stats group	"connections": an array of the sessions that are open,
+ *		oldest first, with "id", "tenant" ("_view" of a viewer), "transport", "peer",
+ *		"reactor", "age_ms"; at most 4,000, and "more" of them that are left out.
  * "quota"	stats group	the limits of "tenant" ("_view": of all viewers): for each limit's
  *		name an object with "effective" and, where it has one, "file", "saved" and
  *		"runtime"; the last of these wins. Where limits can be set through a BPF map,
@@ -70,6 +73,7 @@
 #define LARDER_CONTROL_UNDRAIN "undrain"
 #define LARDER_CONTROL_RELOAD "reload"
 #define LARDER_CONTROL_TENANTS "tenants"
+#define LARDER_CONTROL_CONNECTIONS "connections"
 #define LARDER_CONTROL_QUOTA "quota"
 #define LARDER_CONTROL_QUOTA_SET "quota_set"
 #define LARDER_CONTROL_PURGE "purge"

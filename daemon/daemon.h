@@ -29,6 +29,9 @@ struct daemon_arguments {
 	bool check, dump_config, dump_man, dump_man_limits;
 };
 
+struct bus;
+struct notify;
+
 struct daemon {
 	const struct daemon_arguments *arguments;
 	struct config config;
@@ -41,6 +44,7 @@ struct daemon {
 	struct reactors *reactors;
 	struct control *control;
 	struct notify *notify;
+	struct bus *bus;
 	sd_event *event;
 	sd_event_source *drain_timer;
 	uint64_t drain_deadline_us;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "bus.h"
 #include "notify.h"
 #include "say.h"
 
@@ -45,6 +46,7 @@ static int loop_stop(sd_event_source *s, const struct signalfd_siginfo *si, void
 									       : LARDERD_EXIT_CUT);
 	d->stopping = true;
 	notify_stopping(d->notify, config_number(&d->config, CONFIG_drain_timeout));
+	bus_changed(d->bus);
 	say(&d->log, LARDER_LOG_INFO, "draining, then stopping");
 	larder_node_drain(d->node, true);
 	r = sd_event_now(d->event, CLOCK_MONOTONIC, &now);
@@ -143,6 +145,7 @@ int daemon_reload(struct daemon *d, char *error, size_t size)
 out:
 	config_done(&new);
 	notify_ready(d->notify);
+	bus_reloaded(d->bus, r < 0 ? error : NULL);
 	return r < 0 ? r : 0;
 }
 
@@ -157,6 +160,7 @@ static int loop_sources(struct daemon *d)
 	    (r = sd_event_add_io(d->event, NULL, reactors_failed_fd(d->reactors), EPOLLIN,
 				 loop_reactor_failed, d)) < 0 ||
 	    (r = notify_open(d->event, d, &d->notify)) < 0 ||
+	    (r = bus_open(d->event, d, &d->bus)) < 0 ||
 	    (r = sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, LOOP_WATCH_US, 0,
 					    loop_watch, d)) < 0 ||
 	    (d->bpf_maps.there &&
@@ -195,6 +199,7 @@ int daemon_loop(struct daemon *d)
 	}
 	d->control = control_close(d->control);
 	d->notify = notify_close(d->notify);
+	d->bus = bus_close(d->bus);
 	d->drain_timer = sd_event_source_unref(d->drain_timer);
 	d->event = sd_event_unref(d->event);
 	return r;

@@ -199,6 +199,7 @@ LARDER_PUBLIC int larder_node_open(const struct larder_node_config *config,
 	n->config.boot_id = n->boot_id;
 	n->config.environment = NULL;	/* copied into clock and random */
 	node_take_environment(n, config->environment);
+	node_listed_init(n);
 	node_tenants_init(&n->tenants);
 	node_purges_init(&n->purges);
 	int r = node_open_parts(n);
@@ -227,6 +228,7 @@ LARDER_PUBLIC void larder_node_close(struct larder_node *n)
 		n->ledger = ledger_close(n->ledger);
 	node_purges_done(&n->purges);
 	node_tenants_done(&n->tenants);
+	node_listed_done(n);
 	explicit_bzero(n->dummy_secret, sizeof(n->dummy_secret));
 	free(n);
 }

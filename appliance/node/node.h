@@ -151,6 +151,9 @@ struct larder_node {
 	uint32_t page_size;
 	int port;
 
+	pthread_mutex_t listed_lock;
+	struct list listed;		/* session.listed_link: open sessions, oldest first */
+
 	/* atomic */
 	uint64_t holders;		/* sessions so far: each is a holder of fill leases */
 	bool draining;
@@ -162,6 +165,12 @@ struct larder_node {
 int node_shares_tell_all(struct larder_node *n);
 /* The tenant was removed: nobody reads what is its. */
 void node_shares_forget(struct larder_node *n, struct tenant *tenant);
+
+/* listed.c */
+void node_listed_init(struct larder_node *n);
+void node_listed_done(struct larder_node *n);
+void node_listed_add(struct session *s);
+void node_listed_remove(struct session *s);
 
 /* purge.c */
 void node_purges_init(struct node_purges *p);

@@ -150,6 +150,7 @@ int node_session_establish(struct session *s)
 	node_uncount(&session_node(s)->unauthenticated, 1);
 	ledger_gauge_add(&session_node(s)->ledger->gauges[s->slot].connections, 1);
 	session_tell_open(s);
+	node_listed_add(s);
 	return 0;
 }
 
@@ -352,6 +353,7 @@ bool node_session_reap(struct session *s)
 	/* an operation may have got one while it was on its way home */
 	engine_fills_release(s->reactor->engine, s->holder);
 	if (s->block) {
+		node_listed_remove(s);
 		node_regions_free(s);
 		node_quota_give(s->quota, LARDER_LIMIT_connections, 1);
 		ledger_gauge_sub(&n->ledger->gauges[s->slot].connections, 1);

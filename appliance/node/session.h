@@ -79,6 +79,8 @@ struct session_put {
 
 struct session {
 	struct list link;		/* reactor.sessions */
+	struct list listed_link;	/* larder_node.listed */
+	struct larder_node_connection listed;
 	struct list drr_link;		/* drr_tenant.sessions */
 	bool in_drr;
 	bool stream;			/* no message boundaries */

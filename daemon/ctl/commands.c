@@ -53,6 +53,7 @@ static const struct ctl_command commands[] = {
 	  "  line prints what to type for it with bpftool, as root, and sets nothing\n", true },
 	{ "tenant", cmd_tenant, "[ls | purge NAME]", "who holds objects; throw away what one left",
 	  "  purge: -y, --yes    do not ask\n", true },
+	{ "connections", cmd_connections, "", "show who is connected", NULL, true },
 	{ "why", cmd_why, "[NAMESPACE] KEY", "say what became of a key", NULL, true },
 	{ "reload", cmd_reload, "", "read the configuration again", NULL, true },
 	{ "replay", cmd_replay, "TRACE", "replay a trace of requests with real bytes",

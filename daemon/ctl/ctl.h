@@ -115,6 +115,7 @@ int cmd_undrain(struct ctl *ctl, int argc, char **argv);
 int cmd_reload(struct ctl *ctl, int argc, char **argv);
 int cmd_quota(struct ctl *ctl, int argc, char **argv);		/* cmd_quota.c */
 int cmd_tenant(struct ctl *ctl, int argc, char **argv);		/* cmd_tenant.c */
+int cmd_connections(struct ctl *ctl, int argc, char **argv);	/* cmd_connections.c */
 int cmd_why(struct ctl *ctl, int argc, char **argv);		/* cmd_why.c */
 int cmd_top(struct ctl *ctl, int argc, char **argv);		/* cmd_top.c */
 int cmd_replay(struct ctl *ctl, int argc, char **argv);		/* cmd_replay.c */

@@ -23,6 +23,8 @@ demo_setup() {
 		dir = $WORK/state
 		[control]
 		socket = $CONTROL
+		[bus]
+		address =
 		[log]
 		level = ${DEMO_LOG:-notice}
 	EOF

@@ -56,7 +56,7 @@ class Node:
             "memory.dir": self.memory, "memory.size": size_bytes, "listen.tcp": "127.0.0.1:0",
             "listen.shm": self.work / "sock", "tenants.dir": tenants,
             "state.dir": self.work / "state",
-            "control.socket": self.work / "control", "node.credits": 128,
+            "control.socket": self.work / "control", "bus.address": "", "node.credits": 128,
         }
         argv = [bin_dir / "larderd", "-c", "/dev/null"]
         for key, value in settings.items():

@@ -104,7 +104,7 @@ def setup(work, memory):
              'larderd.conf': f'[memory]\ndir = {memory}\nsize = 1G\n'
                              f'[listen]\ntcp = 127.0.0.1:0\nshm = {work}/larder.sock\n'
                              f'[tenants]\ndir = {work}/tenants.d\n[state]\ndir = {work}/state\n'
-                             f'[control]\nsocket = {work}/control.sock\n'}
+                             f'[control]\nsocket = {work}/control.sock\n[bus]\naddress =\n'}
     for name, text in files.items():
         with open(f'{work}/{name}', 'w', encoding='utf-8') as f:
             f.write(text)

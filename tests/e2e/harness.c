@@ -97,7 +97,7 @@ static void node_write_config(struct node *n)
 		 "[memory]\ndir = %s\nsize = 64M\n"
 		 "[listen]\ntcp = 127.0.0.1:%d\nshm = %s\n"
 		 "[tenants]\ndir = %s/tenants.d\n[state]\ndir = %s/state\n"
-		 "[control]\nsocket = %s\n%s",
+		 "[bus]\naddress =\n[control]\nsocket = %s\n%s",
 		 n->memory, n->port, n->socket, n->dir, n->dir, n->control, n->extra);
 	snprintf(path, sizeof(path), "%s/larderd.conf", n->dir);
 	write_file(path, text, 0600);

@@ -56,6 +56,8 @@ settings() {
 		dir = $WORK/state
 		[control]
 		socket = $WORK/control.sock
+		[bus]
+		address =
 	EOF
 	export LARDER_URL=shm://$WORK/larder.sock LARDER_TENANT=demo LARDER_NS=test
 	export LARDER_SECRET_FILE=$WORK/tenants.d/demo.secret LARDER_CONTROL=$WORK/control.sock

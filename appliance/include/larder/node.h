@@ -139,6 +139,20 @@ struct larder_node_tenant {
 void larder_node_tenants(struct larder_node *node,
 			 bool (*fn)(void *user, const struct larder_node_tenant *t), void *user);
 
+/* An open connection. */
+struct larder_node_connection {
+	uint64_t id;			/* never used again while the node is open */
+	uint64_t age_ms;
+	uint32_t reactor;
+	bool viewer;
+	char tenant[LARDER_TENANT_NAME_MAX + 1];	/* "_view" of a viewer */
+	char transport[16];		/* "tcp", "shm", "verbs" */
+	char peer[128];			/* "198.51.100.7:4711", "unix:pid=42" */
+};
+/* Copies at most @size of them, oldest first; returns how many. Any thread. */
+uint32_t larder_node_connections(struct larder_node *node, struct larder_node_connection *at,
+				 uint32_t size);
+
 /* "tcp://127.0.0.1:16180", "shm:///run/larder/larder.sock", "rdma://192.0.2.1:16180",
  * "loop://name". Every reactor listens, on rdma the first alone; rdma registers the node's memory.
  * 0 or -errno; the log says what is wrong with it. */
