@@ -75,6 +75,7 @@ help:
 ## make check-guest   the cases that need RDMA, in a Debian 13 guest; guest-shell: a prompt there
 ## make lint          layers and limits
 ## make install       DESTDIR= PREFIX=
+## make deb           Debian packages, and what lintian says of them: build/deb
 
 deps: $(O)/.deps
 $(O)/.deps: packaging/debian/control

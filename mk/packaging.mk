@@ -29,3 +29,8 @@ $(BUS_PEER): $(B)/obj/tests/double/bus_peer.o
 	$(Q)$(CC) $(LDFLAGS) $< -o $@ -lsystemd
 e2e: export LARDER_BUS_PEER = $(abspath $(BUS_PEER))
 e2e: $(BUS_PEER)
+
+# --- Debian packages of this tree, for the Debian that this is: build/deb ---
+.PHONY: deb
+deb: deps
+	$(Q)packaging/build-deb $(O)/deb

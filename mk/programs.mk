@@ -95,4 +95,5 @@ install: all
 	install -m 0644 packaging/man/larder-bpf.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 0644 packaging/man/larderfs.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 0644 packaging/completions/larderctl packaging/completions/larderfs \
+		packaging/completions/larderd \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/
