@@ -20,6 +20,7 @@
 #include "node/session.h"
 
 #define DRR_QUANTUM ((int64_t)NODE_PIECE_BYTES)
+#define DRR_VIEW_BYTES (32u * 1024u)	/* of a viewer in a turn, which others' requests wait for */
 #define DRR_ROUNDS 4u	/* in a turn: after that others than those who move bytes are looked at */
 
 void node_drr_init(struct drr *d)
@@ -104,15 +105,17 @@ void node_drr_leave(struct reactor *r, struct session *s)
 
 static uint32_t drr_serve_session(struct reactor *r, struct session *s)
 {
-	uint32_t used;
+	uint32_t used, most = s->viewer ? DRR_VIEW_BYTES : NODE_PIECE_BYTES;
 
 	if (s->turn != r->turn) {
 		s->turn = r->turn;
 		s->turn_bytes = 0;
 	}
-	if (s->turn_bytes >= NODE_PIECE_BYTES)
+	if (s->viewer && node_yield(r))
+		return 0;
+	if (s->turn_bytes >= most)
 		return 0;	/* had its share of this turn; stays where it is */
-	used = node_session_work(s, NODE_PIECE_BYTES - s->turn_bytes);
+	used = node_session_work(s, most - s->turn_bytes);
 	s->turn_bytes += used;
 	/* blocked: an event of its own brings it back */
 	if (!node_session_has_work(s) || (used == 0 && node_session_is_blocked(s)))

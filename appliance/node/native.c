@@ -168,6 +168,8 @@ static void native_run(struct request *r, int error)
 				 "the body of %s makes no sense: its lengths, counts or flags are "
 				 "not as docs/protocol.md tells",
 				 wire_op_info(r->opcode)->name);
+	else if (r->session->viewer)
+		node_yield_start(r);
 	else
 		node_dispatch(r);
 }

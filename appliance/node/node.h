@@ -74,6 +74,7 @@ struct node_purges {
 };
 
 struct node_codec;
+struct request;
 struct session;
 
 /* Turns of those who have bytes to move; see drr.c. Viewers take turns as one tenant more. */
@@ -120,6 +121,9 @@ struct reactor {
 	struct list sessions;
 	uint32_t n_gone;		/* sessions without a connection, not yet freed */
 	struct list retry;		/* requests whose region's descriptor has not arrived */
+	uint32_t moving;		/* requests of clients that wait for nobody but us */
+	uint64_t yield_until_ns;
+	struct list yielding;		/* requests of viewers, not begun */
 	struct drr drr;
 	uint8_t *discard;		/* NODE_PIECE_BYTES that nobody reads */
 	uint64_t next_complaint_ns;	/* one line a second about peers that make no sense */
@@ -222,6 +226,15 @@ bool node_drr_may_overdraw(struct reactor *r, struct session *s);
 void node_drr_charge(struct reactor *r, struct session *s, uint32_t bytes);
 /* Returns the bytes that were handed out. */
 uint64_t node_drr_run(struct reactor *r);
+
+/* yield.c: the state of @r changed. */
+void node_yield_moved(struct request *r);
+/* Is it too early for a step of a viewer? */
+bool node_yield(struct reactor *r);
+/* Puts off a viewer's request that was received. */
+void node_yield_start(struct request *r);
+/* Begins those that were put off, if it is time. How many. */
+int node_yield_turn(struct reactor *r);
 
 static inline void node_count(uint64_t *counter, uint64_t n)
 {

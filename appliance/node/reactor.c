@@ -40,6 +40,7 @@ int node_reactor_init(struct reactor *r, struct larder_node *node, uint32_t inde
 	r->engine = engine_reactor(node->engine, index);
 	r->next_due_ns = UINT64_MAX;
 	list_init(&r->retry);
+	list_init(&r->yielding);
 	node_drr_init(&r->drr);
 	r->discard = malloc(NODE_PIECE_BYTES);
 	if (!r->discard)
@@ -389,6 +390,7 @@ static int reactor_turn(struct reactor *r)
 	done += n;
 	done += reactor_poll_engine(r);
 	done += reactor_retry(r);
+	done += node_yield_turn(r);
 	node_tenants_evict(r);
 	done += node_purge_turn(r);
 	reactor_scan(r);	/* before the flush: it may have answered */
@@ -422,8 +424,9 @@ LARDER_PUBLIC int larder_node_timeout_ms(struct larder_node *n, uint32_t reactor
 	r = &n->reactors[reactor];
 	if (__atomic_load_n(&r->spins, __ATOMIC_RELAXED))
 		return 0;
-	/* a region's descriptor, or a payload whose place is not decided yet: no event tells */
-	if (!list_empty(&r->retry) || r->drr.n_active > 0)
+	/* a region's descriptor, a payload whose place is not decided yet, a viewer that yields: no
+	 * event tells */
+	if (!list_empty(&r->retry) || !list_empty(&r->yielding) || r->drr.n_active > 0)
 		return 1;
 	/* a purge waits for references and sessions, which end elsewhere */
 	if (reactor == 0 && __atomic_load_n(&n->purges.any, __ATOMIC_ACQUIRE))

@@ -20,10 +20,11 @@
 static const uint16_t request_ways[REQUEST_STATES] = {
 	[REQUEST_FREE] = TO(BODY) | TO(STARTED),
 	[REQUEST_BODY] = TO(STARTED) | TO(FREE),
-	[REQUEST_STARTED] = TO(ENGINE) | TO(REGION) | TO(PARTS) | TO(PULL) | TO(PUSH) | TO(VERIFY) |
-			    TO(REPLY) | TO(FREE),
+	[REQUEST_STARTED] = TO(ENGINE) | TO(REGION) | TO(YIELD) | TO(PARTS) | TO(PULL) |
+			    TO(PUSH) | TO(VERIFY) | TO(REPLY) | TO(FREE),
 	[REQUEST_ENGINE] = TO(STARTED) | TO(FREE),
 	[REQUEST_REGION] = TO(STARTED) | TO(FREE),
+	[REQUEST_YIELD] = TO(STARTED) | TO(FREE),
 	[REQUEST_PARTS] = TO(STARTED) | TO(FREE),
 	[REQUEST_PULL] = TO(STARTED) | TO(FREE),
 	[REQUEST_PUSH] = TO(STARTED) | TO(FREE),
@@ -36,6 +37,7 @@ void node_request_move(struct request *r, enum request_state to)
 {
 	assert(request_ways[r->state] & (1u << to));
 	r->state = (uint8_t)to;
+	node_yield_moved(r);
 }
 
 void node_request_begin(struct request *r, uint8_t opcode, bool control)
@@ -182,6 +184,11 @@ void node_request_cancel(struct request *r)
 			node_payload_strand(r->session, r);
 		else
 			node_transfer_stop(r);
+		break;
+	case REQUEST_YIELD:
+		list_remove(&r->queue);
+		node_request_move(r, REQUEST_STARTED);
+		node_reply_status(r, LARDER_CANCELLED);
 		break;
 	case REQUEST_REPLY:
 		request_cancel_reply(r);

@@ -31,6 +31,7 @@ enum request_state {
 	REQUEST_STARTED,	/* its operation looks at it now; never across turns */
 	REQUEST_ENGINE,		/* the engine has it: someone else is at work on its key */
 	REQUEST_REGION,		/* waits for a region: its descriptor, or its last transfer */
+	REQUEST_YIELD,		/* a viewer's: waits until no client's request moves */
 	REQUEST_PARTS,		/* COMMIT or ABORT waits for parts under way */
 	REQUEST_PULL,		/* bytes come into pages: read from regions or received inline */
 	REQUEST_PUSH,		/* bytes go from pages into regions */
@@ -67,7 +68,7 @@ struct transfer {
 
 struct request {
 	struct list link;		/* session.free or session.active */
-	struct list queue;		/* session.tx, session.work or reactor.retry */
+	struct list queue;		/* session.tx, session.work, reactor.retry or .yielding */
 	struct session *session;
 	uint16_t index;
 	uint8_t state;			/* enum request_state: node_request_move alone */
@@ -78,6 +79,7 @@ struct request {
 	bool charged;			/* counts against the credits */
 	bool cancelled;
 	bool expired;			/* its deadline passed while its bytes moved */
+	bool moves;			/* counts in reactor.moving */
 	bool lost;			/* its session is down: no reply, only clean up */
 	bool segs_held;			/* its segments count as uses of their regions */
 	bool stranded;			/* inline payload is being thrown away */
