@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FETCH_BOUNCE (1u << 20)	/* values are read into windows: nothing else is large */
+
 struct fetch {
 	struct larder_client *client;
 	struct spaces *spaces;
@@ -18,7 +20,13 @@ struct fetch {
 	bool failing;			/* the node's fault, and it was told */
 	bool told_full;
 	uint64_t epoch;			/* connections lost at the last listing */
+	/* under @listing: */
+	uint64_t failed_ns;		/* when the last one that failed ended */
+	int failed;			/* how */
 };
+
+/* When this thread's request is to be answered; 0: each call has the whole deadline. */
+static _Thread_local uint64_t fetch_end_ns;
 
 static void fetch_log(void *user, int level, const char *text)
 {
@@ -39,7 +47,9 @@ int fetch_open(const struct fetch_options *o, struct spaces *spaces, struct fetc
 	options.flags = LARDER_OPEN_VIEWER;
 	options.deadline_ms = o->deadline_ms;
 	options.connect_timeout_ms = o->deadline_ms / 2 + 1;
-	options.bounce_bytes = 8u << 20;
+	/* who came behind one that waited in vain is told at once, while the node is probed */
+	options.fail_fast_after = 1;
+	options.bounce_bytes = FETCH_BOUNCE;
 	options.log = &log;
 	f->spaces = spaces;
 	f->clock = o->clock;
@@ -67,6 +77,32 @@ void fetch_close(struct fetch *f)
 	(void)pthread_mutex_destroy(&f->listing);	/* nobody holds them */
 	(void)pthread_mutex_destroy(&f->lock);
 	free(f);
+}
+
+void fetch_begin(struct fetch *f)
+{
+	fetch_end_ns = f->clock->monotonic_ns() + f->deadline_ms * NSEC_PER_MSEC;
+}
+
+uint64_t fetch_end(struct fetch *f)
+{
+	return fetch_end_ns ? fetch_end_ns
+			    : f->clock->monotonic_ns() + f->deadline_ms * NSEC_PER_MSEC;
+}
+
+/* What is left of the deadline for one call of the library. */
+static uint32_t fetch_left_ms(const struct fetch *f)
+{
+	uint64_t now = f->clock->monotonic_ns();
+
+	if (!fetch_end_ns)
+		return f->deadline_ms;
+	return fetch_end_ns > now ? (uint32_t)((fetch_end_ns - now) / NSEC_PER_MSEC) + 1 : 1;
+}
+
+bool fetch_is_late(struct fetch *f)
+{
+	return fetch_left_ms(f) < f->deadline_ms / 2;
 }
 
 /* --- results --------------------------------------------------------------------------------- */
@@ -128,16 +164,20 @@ static bool fetch_space(void *user, const struct larder_ns_info *info)
 int fetch_spaces(struct fetch *f, uint32_t age_ms)
 {
 	struct fetch_listing l = { .f = f };
-	uint64_t now, last;
+	uint64_t begun = f->clock->monotonic_ns(), now, last;
 	int r = 0;
 
 	pthread_mutex_lock(&f->listing);
 	now = f->clock->monotonic_ns();
 	last = spaces_listed_ns(f->spaces);
-	/* also when somebody else listed while this one waited */
-	if (!last || now - last > age_ms * NSEC_PER_MSEC) {
+	/* also when somebody else listed, or tried to, while this one waited */
+	if (f->failed && f->failed_ns > begun) {
+		r = f->failed;
+	} else if (!last || now - last > age_ms * NSEC_PER_MSEC) {
 		spaces_begin(f->spaces);
-		r = larder_ns_list(f->client, fetch_space, &l, f->deadline_ms);
+		r = larder_ns_list(f->client, fetch_space, &l, fetch_left_ms(f));
+		f->failed = r == LARDER_OK ? 0 : r;
+		f->failed_ns = f->clock->monotonic_ns();
 		if (f->more)
 			f->more(f->user);
 		spaces_end(f->spaces, r == LARDER_OK);
@@ -190,7 +230,7 @@ static int fetch_handle(struct fetch *f, const struct space *space, uint32_t *re
 	*ret = space->handle;
 	if (space->opened)
 		return 0;
-	r = larder_ns_open(f->client, space->listed, NULL, 0, f->deadline_ms, ret);
+	r = larder_ns_open(f->client, space->listed, NULL, 0, fetch_left_ms(f), ret);
 	r = fetch_result(f, r, "opening a namespace");
 	if (!r)
 		spaces_opened(f->spaces, space->index, space->id, *ret);
@@ -218,7 +258,7 @@ int fetch_list(struct fetch *f, const struct space *space, uint64_t *cursor, uin
 
 	if (r)
 		return r;
-	r = larder_list(f->client, ns, NULL, 0, cursor, max, fn, user, f->deadline_ms);
+	r = larder_list(f->client, ns, NULL, 0, cursor, max, fn, user, fetch_left_ms(f));
 	r = fetch_result(f, r, "listing keys");
 	if (!r)
 		r = fetch_same(f, space);
@@ -262,7 +302,7 @@ static int fetch_run(struct fetch *f, const struct space *space, uint8_t opcode,
 {
 	struct larder_batch batch = { .opcode = opcode, .items = item, .n_items = 1,
 				      .flags = key->is_hash ? LARDER_F_BY_HASH : 0,
-				      .deadline_ms = f->deadline_ms };
+				      .deadline_ms = fetch_left_ms(f) };
 	int r = fetch_handle(f, space, &batch.ns);
 
 	if (r)

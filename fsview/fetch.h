@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the view asks of the node: each call has a deadline and ends in 0 or a -errno that a file
+ * What the view asks of the node: each request has a deadline and ends in 0 or a -errno that a file
  * system may give: -ENOENT, -ESTALE (another object, or none, where one was), -EACCES, -EIO for
  * everything that is the node's fault. When the node stops answering that is one log line, and one
  * when it answers again.
@@ -28,6 +28,14 @@ struct fetch_options {
 
 int fetch_open(const struct fetch_options *o, struct spaces *spaces, struct fetch **ret);
 void fetch_close(struct fetch *f);
+
+/*
+ * The calling thread begins with a request: all its calls until the next one share one deadline.
+ * fetch_end: when that is; fetch_is_late: more than half of the time is over.
+ */
+void fetch_begin(struct fetch *f);
+uint64_t fetch_end(struct fetch *f);
+bool fetch_is_late(struct fetch *f);
 
 /* Lists the namespaces anew if the last listing is older than @age_ms. */
 int fetch_spaces(struct fetch *f, uint32_t age_ms);

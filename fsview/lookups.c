@@ -9,6 +9,7 @@
 #define LOOKUPS_PAGES 4u
 #define LOOKUPS_ENTRIES 160u		/* a message of the node has fewer */
 #define LOOKUPS_KEYS (16u << 10)
+#define LOOKUPS_FOLLOW_S 60u	/* no look tells while attributes come with the list */
 #define LOOKUPS_NEAR 256u	/* slots: a look that far after the last goes along a list */
 
 struct lookups_entry {
@@ -32,6 +33,7 @@ struct lookups {
 	pthread_mutex_t lock;
 	uint64_t drops;			/* calls of lookups_drop */
 	uint32_t last_space, last_slot;
+	uint64_t along_ns[TREE_SPACES_MAX];	/* of the last look along a list; 0: none */
 	struct lookups_page page[LOOKUPS_PAGES];
 };
 
@@ -155,8 +157,10 @@ static void lookups_ahead(struct lookups *l, const struct space *space, uint32_t
 	l->last_space = space->index;
 	l->last_slot = slot;
 	drops = l->drops;
-	if (along)
+	if (along) {
+		l->along_ns[space->index] = l->clock->monotonic_ns();
 		p = lookups_take(l, space);
+	}
 	pthread_mutex_unlock(&l->lock);
 	if (!p)
 		return;
@@ -165,6 +169,17 @@ static void lookups_ahead(struct lookups *l, const struct space *space, uint32_t
 	p->filling = false;
 	p->good = !r && drops == l->drops;
 	pthread_mutex_unlock(&l->lock);
+}
+
+bool lookups_follow(struct lookups *l, uint32_t space)
+{
+	uint64_t now = l->clock->monotonic_ns();
+	bool follow;
+
+	pthread_mutex_lock(&l->lock);
+	follow = l->along_ns[space] && now - l->along_ns[space] < LOOKUPS_FOLLOW_S * NSEC_PER_SEC;
+	pthread_mutex_unlock(&l->lock);
+	return follow;
 }
 
 int lookups_stat(struct lookups *l, const struct space *space, struct tree_key *key,

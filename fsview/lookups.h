@@ -21,6 +21,11 @@ void lookups_free(struct lookups *l);
 #define LOOKUPS_AGE_MS 500u
 int lookups_stat(struct lookups *l, const struct space *space, struct tree_key *key,
 		 struct larder_stat *ret, uint32_t *ret_age_ms);
+/*
+ * Did somebody look up what he had listed of @space, not long ago? Then attributes pay that come
+ * with the list.
+ */
+bool lookups_follow(struct lookups *l, uint32_t space);
 /* Something of @space turned out to be gone: the next look asks the node. */
 void lookups_drop(struct lookups *l, uint32_t space);
 

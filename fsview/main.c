@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 	struct options options;
 	ssize_t n;
 	struct stat st;
-	int r = options_parse(argc, argv, &options);
+	int lock = -1, r = options_parse(argc, argv, &options);
 
 	if (r >= 0)
 		goto out;
@@ -171,7 +171,8 @@ int main(int argc, char **argv)
 	r = n >= 0 ? -ELOOP : main_path(options.mount_point, path);
 	if (r)
 		process_say(LARDER_LOG_ERR, "%s: %s", options.mount_point, strerror(-r));
-	r = r || mount_prepare(path) ? LARDERFS_MOUNT : LARDERFS_OK;
+	lock = r ? -1 : mount_prepare(path);
+	r = lock < 0 ? LARDERFS_MOUNT : LARDERFS_OK;
 	if (!r && stat(path, &st) == 0)
 		view.since = st.st_mtim;
 	if (!r)
@@ -179,6 +180,8 @@ int main(int argc, char **argv)
 	if (!r)
 		r = main_mount(&view, &options, path);
 	main_close(&view);
+	if (lock >= 0)
+		(void)close(lock);	/* a folder */
 out:
 	options_done(&options);
 	return r;

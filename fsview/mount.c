@@ -2,10 +2,12 @@
 #include "mount.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -146,13 +148,42 @@ static int mount_clean(const char *path)
 	return -EBUSY;
 }
 
+/*
+ * Of two that start at the same time one is to mount: a lock on the folder that is mounted on,
+ * which the one that mounts keeps. Who had not seen that one's mount may have opened what lies in
+ * it, and have got a lock there: so it looks once more.
+ */
+static int mount_lock(const char *path)
+{
+	char type[64];
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int r = fd < 0 ? -errno : 0;
+
+	if (!r && flock(fd, LOCK_EX | LOCK_NB) < 0)
+		r = errno == EWOULDBLOCK ? -EBUSY : -errno;
+	if (!r)
+		r = mount_type(path, type, sizeof(type));
+	if (!r && !strncmp(type, "fuse", 4))
+		r = -EBUSY;
+	if (!r)
+		return fd;
+	if (r == -EBUSY)
+		process_say(LARDER_LOG_ERR, "%s: another larderfs mounts there at this moment",
+			    path);
+	if (fd >= 0)
+		(void)close(fd);	/* only opened */
+	return r;
+}
+
 int mount_prepare(const char *path)
 {
 	int r = mount_clean(path);
 
 	if (!r && mkdir(path, 0755) < 0 && errno != EEXIST)
 		r = -errno;
-	if (r && r != -EBUSY)
+	if (!r)
+		r = mount_lock(path);
+	if (r < 0 && r != -EBUSY)
 		process_say(LARDER_LOG_ERR, "%s: can not be mounted on: %s", path, strerror(-r));
 	return r;
 }

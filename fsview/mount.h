@@ -7,7 +7,8 @@
 
 /*
  * Makes @path ready to be mounted on: makes the folder if it is not there, takes away what a dead
- * larderfs left. 0; -EBUSY: something that lives is mounted there; -errno. A line was said.
+ * larderfs left. A descriptor to be kept while it is mounted, which keeps others from it; -EBUSY:
+ * something that lives is mounted there, or is about to be; -errno. A line was said.
  */
 int mount_prepare(const char *path);
 

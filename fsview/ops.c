@@ -8,8 +8,14 @@
 
 static void ops_init(void *user, struct fuse_conn_info *conn)
 {
-	conn->want |= conn->capable & (FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
-				       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_DIO);
+	conn->want |= conn->capable & (FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS |
+				       FUSE_CAP_ASYNC_DIO);
+	/*
+	 * Attributes with the list: who wants them is found out here (ops_dir.c). The kernel's own
+	 * guess is good for one answer after each look-up, and du(1) lists thousands of names
+	 * before it looks.
+	 */
+	conn->want &= ~FUSE_CAP_READDIRPLUS_AUTO;
 	/* an object's bytes stay; that its size may change is for others */
 	conn->want &= ~(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_SPLICE_READ);
 	conn->max_readahead = WINDOWS_READ_MAX;
@@ -127,6 +133,15 @@ static int ops_lookup_status(struct view *v, const struct view_place *dir, unsig
 	return 0;
 }
 
+static void ops_forget_one(struct view *v, fuse_ino_t ino, uint64_t n)
+{
+	struct tree_node node;
+
+	/* all others are nothing that was kept */
+	if (!tree_number_split(ino, &node) && node.kind == TREE_STATUS)
+		snapshots_forget(v->snapshots, node.serial, n);
+}
+
 static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct view *v = ops_view(req);
@@ -148,16 +163,7 @@ static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (r)
 		fuse_reply_err(req, -r);
 	else if (fuse_reply_entry(req, &e) < 0 && which >= 0)
-		snapshots_put(v->snapshots, e.ino & ((1ull << 60) - 1), 1);
-}
-
-static void ops_forget_one(struct view *v, fuse_ino_t ino, uint64_t n)
-{
-	struct tree_node node;
-
-	/* all others are nothing that was kept */
-	if (!tree_number_split(ino, &node) && node.kind == TREE_STATUS)
-		snapshots_put(v->snapshots, node.serial, n);
+		ops_forget_one(v, e.ino, 1);
 }
 
 static void ops_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
@@ -186,7 +192,7 @@ static int ops_attr_status(struct view *v, const struct tree_node *node, struct 
 	r = view_place(v, s.parent, &parent);
 	if (!r)
 		view_attr_snapshot(v, &parent, &s, ret);
-	snapshots_put(v->snapshots, node->serial, 1);
+	snapshots_put(v->snapshots, node->serial);
 	return r;
 }
 
@@ -237,6 +243,20 @@ static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 		fuse_reply_attr(req, &st, timeout);
 }
 
+/*
+ * The node's end is known by its connection at once, by the ledger only later. Without a connection
+ * (it may not be made yet) a heart that still beats tells that it lives.
+ */
+static bool ops_node_ended(struct view *v, const struct ledger_node *n)
+{
+	uint64_t now = v->clock->monotonic_ns();
+	struct fetch_info info;
+
+	fetch_get_info(v->fetch, &info);
+	return !info.connected && now > n->section.heartbeat_ns &&
+	       now - n->section.heartbeat_ns > VIEW_HEART_MS * NSEC_PER_MSEC;
+}
+
 /* The ledger's memory answers: the node is not asked. */
 static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
 {
@@ -245,6 +265,8 @@ static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
 	struct statvfs s = { .f_namemax = LARDER_KEY_NAME_MAX, .f_flag = ST_RDONLY };
 	int r = ledger_node(v->ledger, &n);
 
+	if (!r && ops_node_ended(v, &n))
+		r = -EIO;
 	if (r) {
 		fuse_reply_err(req, -r);
 		return;
@@ -290,21 +312,30 @@ static int ops_open_object(struct view *v, const struct view_place *p, struct fu
 }
 
 /* A reader may close its file before the thread that answered it has come back from doing so. */
-static void ops_close(struct view *v, struct fuse_file_info *fi)
+static void ops_done(struct view *v, struct windows_file *file)
 {
-	struct windows_file *file = (void *)(uintptr_t)fi->fh;
-
-	if (!file || __atomic_sub_fetch(&file->users, 1, __ATOMIC_ACQ_REL))
+	if (__atomic_sub_fetch(&file->users, 1, __ATOMIC_ACQ_REL))
 		return;
 	if (file->held)
 		windows_let_go(v->windows, file);
 	free(file);
 }
 
+static void ops_close(struct view *v, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct tree_node node;
+
+	if (fi->fh)
+		ops_done(v, (void *)(uintptr_t)fi->fh);
+	else if (!tree_number_split(ino, &node) && node.kind == TREE_STATUS)
+		snapshots_put(v->snapshots, node.serial);
+}
+
 static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct view *v = ops_view(req);
 	struct view_place p;
+	struct snapshot s;
 	int r = view_place(v, ino, &p);
 
 	fi->fh = 0;
@@ -313,15 +344,17 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		r = -EROFS;
 	if (!r && p.node.kind == TREE_OBJECT)
 		r = ops_open_object(v, &p, fi);
+	else if (!r && p.node.kind == TREE_STATUS)
+		r = snapshots_get(v->snapshots, p.node.serial, &s);	/* until it is closed */
 	if (r)
 		fuse_reply_err(req, -r);
 	else if (fuse_reply_open(req, fi) < 0)
-		ops_close(v, fi);
+		ops_close(v, ino, fi);
 }
 
 static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	ops_close(ops_view(req), fi);
+	ops_close(ops_view(req), ino, fi);
 	fuse_reply_err(req, 0);
 }
 
@@ -340,7 +373,7 @@ static void ops_read_status(fuse_req_t req, const struct tree_node *node, size_t
 	else if (size > s.len - (uint64_t)off)
 		size = s.len - (size_t)off;
 	fuse_reply_buf(req, size ? s.text + off : NULL, size);
-	snapshots_put(v->snapshots, node->serial, 1);
+	snapshots_put(v->snapshots, node->serial);
 }
 
 static void ops_read_object(fuse_req_t req, const struct windows_file *file, size_t size, off_t off)
@@ -388,7 +421,7 @@ static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 		(void)__atomic_add_fetch(&file->users, 1, __ATOMIC_RELAXED);
 		ops_read_object(req, file, size, off);
-		ops_close(v, fi);
+		ops_done(v, file);
 	}
 }
 

@@ -11,9 +11,13 @@
 /* The session's user data is the struct view. */
 extern const struct fuse_lowlevel_ops ops;
 
+/* Called first, once: the request's deadline counts from here. */
 static inline struct view *ops_view(fuse_req_t req)
 {
-	return fuse_req_userdata(req);
+	struct view *v = fuse_req_userdata(req);
+
+	fetch_begin(v->fetch);
+	return v;
 }
 
 /* Fills @e for the object of @st in @dir. 0 or -EOVERFLOW. */

@@ -2,6 +2,10 @@
 /*
  * Directories. Nothing is kept between two calls: a place (tree.h) says where to go on, and the
  * answer is as long as FUSE has room for.
+ *
+ * Attributes come with the names (readdirplus) in the first answer about a directory, which is all
+ * of a small one, and when somebody has looked up what a list told: du, ls -l, rsync. Else an entry
+ * carries none, and FUSE makes no inode of it: find -type f and ls -f cost what the names cost.
  */
 #include "ops.h"
 
@@ -17,7 +21,8 @@ struct dir_fill {
 	fuse_req_t req;
 	struct view *view;
 	const struct view_place *dir;
-	bool plus;
+	bool plus;		/* the answer's form */
+	bool attributes;	/* and whether they are in it */
 	uint32_t page_size;
 	char *buffer;
 	size_t size, used;
@@ -83,6 +88,8 @@ static bool dir_object(void *user, const void *key, size_t key_len, const struct
 	d->error = ops_entry_object(d->view, d->dir, st, d->page_size, &e);
 	if (d->error)
 		return false;
+	if (!d->attributes)
+		e.ino = 0;	/* the name alone */
 	return dir_add(d, name, &e, tree_place_after_object(st->inode));
 }
 
@@ -159,6 +166,8 @@ static void dir_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
 
 	if (!r && (dir.node.kind == TREE_OBJECT || dir.node.kind == TREE_STATUS))
 		r = -ENOTDIR;
+	d.attributes = plus && !r && (off < TREE_PLACE_REST ||
+				      lookups_follow(d.view->lookups, dir.node.index));
 	d.buffer = r ? NULL : malloc(size);
 	d.size = size;
 	if (!r && !d.buffer)

@@ -105,6 +105,28 @@ static int options_group(char *value, struct options *o)
 	return -1;
 }
 
+/* What the mount is by promise can not be undone, nor its name be another: tools go by it. */
+static int options_mount(const char *value, struct options *o)
+{
+	static const char *const fixed[] = { "rw", "suid", "dev", "exec", "fsname", "subtype" };
+
+	for (const char *at = value; *at;) {
+		size_t len = strcspn(at, ","), name = strcspn(at, ",=");
+
+		for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
+			if (strlen(fixed[i]) != name || strncmp(at, fixed[i], name))
+				continue;
+			fprintf(stderr, "larderfs: -o %s: not %s, the view is mounted "
+				"ro,nosuid,nodev,noexec,fsname=larder,subtype=larder\n", value,
+				fixed[i]);
+			return LARDERFS_USAGE;
+		}
+		at += len + (at[len] == ',');
+	}
+	o->fuse = value;
+	return -1;
+}
+
 static int options_one(int option, struct options *o)
 {
 	switch (option) {
@@ -123,8 +145,7 @@ static int options_one(int option, struct options *o)
 	case 'd':
 		return options_deadline(optarg, &o->deadline_ms);
 	case 'o':
-		o->fuse = optarg;
-		return -1;
+		return options_mount(optarg, o);
 	case 'h':
 		options_usage(stdout);
 		return LARDERFS_OK;

@@ -18,6 +18,7 @@
 
 #define VIEW_NAME_TIMEOUT_S 1.0		/* that the kernel believes a name */
 #define VIEW_OBJECT_TIMEOUT_S 86400.0	/* and what it knows of an object, which never changes */
+#define VIEW_HEART_MS 1200u		/* between two beats of a node, which are a second apart */
 #define VIEW_LIST_MS 1000u		/* age of the listing of namespaces */
 #define VIEW_LIST_AGAIN_MS 50u		/* the same when a name is not in it */
 

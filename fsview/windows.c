@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* A read that begins and ends inside of a check block touches one more on each side. */
 #define WINDOW_SIZE (WINDOWS_READ_MAX + 2 * LARDER_CHECK_BLOCK)
@@ -33,6 +34,7 @@ struct windows {
 int windows_new(struct fetch *f, unsigned n, struct windows **ret)
 {
 	struct windows *w = calloc(1, sizeof(*w) + n * sizeof(w->window[0]));
+	pthread_condattr_t attr;
 	int r;
 
 	if (!w)
@@ -40,7 +42,12 @@ int windows_new(struct fetch *f, unsigned n, struct windows **ret)
 	w->fetch = f;
 	r = -pthread_mutex_init(&w->lock, NULL);
 	if (!r)
-		r = -pthread_cond_init(&w->freed, NULL);
+		r = -pthread_condattr_init(&attr);
+	if (!r) {
+		r = -pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+		r = r ? r : -pthread_cond_init(&w->freed, &attr);
+		(void)pthread_condattr_destroy(&attr);
+	}
 	for (; !r && w->n < n; w->n++) {
 		struct window *one = &w->window[w->n];
 
@@ -78,9 +85,12 @@ static bool window_has(const struct window *one, const struct windows_file *file
 	       offset + len <= one->from + one->len;
 }
 
-/* Lock held; waits for one that is not in use. */
-static struct window *windows_take(struct windows *w)
+/* Lock held; waits for one that is not in use, until @end_ns at most. */
+static struct window *windows_take(struct windows *w, uint64_t end_ns)
 {
+	const struct timespec end = { (time_t)(end_ns / NSEC_PER_SEC),
+				      (long)(end_ns % NSEC_PER_SEC) };
+
 	for (;;) {
 		struct window *oldest = NULL;
 
@@ -92,7 +102,8 @@ static struct window *windows_take(struct windows *w)
 		}
 		if (oldest)
 			return oldest;
-		pthread_cond_wait(&w->freed, &w->lock);	/* users have deadlines */
+		if (pthread_cond_timedwait(&w->freed, &w->lock, &end))
+			return NULL;
 	}
 }
 
@@ -131,7 +142,11 @@ int windows_get(struct windows *w, const struct windows_file *file, uint64_t off
 		one->used = ++w->turn;
 		pthread_mutex_unlock(&w->lock);
 	} else {
-		one = windows_take(w);
+		one = windows_take(w, fetch_end(w->fetch));
+		if (!one) {
+			pthread_mutex_unlock(&w->lock);
+			return -EIO;
+		}
 		one->users = 1;
 		one->used = ++w->turn;
 		one->filling = true;
@@ -178,13 +193,14 @@ static bool windows_claim(struct windows *w, uint64_t bytes)
 
 int windows_hold(struct windows *w, struct windows_file *file)
 {
+	uint64_t at = 0;
 	int r = 0;
 
 	file->held = NULL;
 	if (!windows_claim(w, file->size))
 		return 0;
 	file->held = malloc(file->size);
-	for (uint64_t at = 0; file->held && !r && at < file->size;) {
+	while (file->held && at < file->size) {
 		size_t len = (size_t)(file->size - at);
 		struct window *window;
 		const void *bytes;
@@ -197,8 +213,11 @@ int windows_hold(struct windows *w, struct windows_file *file)
 		memcpy(file->held + at, bytes, len);
 		windows_put(w, window);
 		at += len;
+		/* a slow node, or the view's limit: each read has a deadline of its own */
+		if (at < file->size && fetch_is_late(w->fetch))
+			break;
 	}
-	if (!file->held || r)
+	if (!file->held || r || at < file->size)
 		windows_let_go(w, file);
 	return r;
 }

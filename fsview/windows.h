@@ -39,7 +39,8 @@ int windows_get(struct windows *w, const struct windows_file *file, uint64_t off
 		struct window **ret, const void **ret_bytes);
 /*
  * Reads the whole value into memory of the file's own, so that eviction does not cut short who has
- * it open. Not when it is large, or others hold much: then nothing is done. 0 or as fetch_range.
+ * it open. Not when it is large, slow to read, or others hold much: then nothing is done. 0 or as
+ * fetch_range.
  */
 int windows_hold(struct windows *w, struct windows_file *file);
 void windows_let_go(struct windows *w, struct windows_file *file);

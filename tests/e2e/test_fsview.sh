@@ -52,6 +52,11 @@ check "and a constant time" test "$(stat -c %y "$d" "$FS")" = "$times"
 for a in tenant namespace key crc32c hits age_ms lease_ms pins tier runs; do
 	check "attribute $a" getfattr -n "user.larder.$a" "$d/big"
 done
+getfattr --absolute-names -d "$d/big" >"$WORK/out"
+for a in tenant=.demo. namespace=.test. key=.big. 'crc32c="[0-9a-f]{8}"' 'hits="[0-9]+"' \
+	'age_ms="[0-9]+"' 'lease_ms="0"' 'pins="0 soft 0 hard"' 'tier="memory"' 'runs="[0-9]+"'; do
+	says "getfattr -d" "^user.larder.$a"
+done
 check "a directory's bytes" test "$(attribute bytes "$d")" = $((3000001 + 700 * 10))
 check "its objects" test "$(attribute objects "$FS")" = 11
 
@@ -186,6 +191,16 @@ check "--content=all: who knows the name reads" as_nobody cmp "$d/big" "$WORK/bi
 code 2 "and does not list" as_nobody ls "$d"
 fs_stop
 code 2 "wrong option" "$BIN/larderfs" --content some "$FS"
+for o in rw suid dev exec fsname=x subtype=x noatime,rw 'max_read=4096,suid,noatime'; do
+	code 2 "-o $o is refused" "$BIN/larderfs" -u "$LARDER_URL" -o "$o" "$FS"
+	says "by a line that names it" "larderfs: -o $o: .*ro,nosuid,nodev,noexec"
+done
+check "and nothing is mounted" test "$(fs_mounts)" = 0
+fs_start -o noatime || finish
+check "another option is taken" cmp "$d/big" "$WORK/big"
+grep " $FS " /proc/self/mounts >"$WORK/out"
+says "beside the promised ones" "^larder $FS fuse.larder ro,nosuid,nodev,noexec,noatime"
+fs_stop
 code 2 "wrong url" "$BIN/larderfs" --url foo://x "$FS"
 code 3 "no such folder" "$BIN/larderfs" "$WORK/no/such"
 fs_finish

@@ -29,6 +29,47 @@ for other in "$FS/" "$FS/." "$FS/./" "$WORK/link"; do
 	code 3 "by another spelling, too: $other" timeout 5 "$BIN/larderfs" -u "$LARDER_URL" \
 		-s "$LARDER_CONTROL" "$other"
 done
+# --- many at once: one mounts, the others are refused ---
+check "fusermount3 -u" fusermount3 -u "$FS"
+wait "$FS_PID"
+FS_PID=
+for round in 1 2 3; do
+	pids=() winners=0
+	for i in 1 2 3 4 5 6; do
+		"$BIN/larderfs" -u "$LARDER_URL" -s "$LARDER_CONTROL" --deadline 1000 "$FS" \
+			2>"$WORK/start.$i" &
+		pids+=($!)
+	done
+	for _ in $(seq 1 400); do
+		[ "$(jobs -pr | grep -cFx -f <(printf '%s\n' "${pids[@]}"))" = 1 ] &&
+			grep -q ready "$WORK"/start.* && break
+		sleep 0.05
+	done
+	check "six at once: never stacked (round $round)" test "$(fs_mounts)" = 1
+	for i in 1 2 3 4 5 6; do
+		if kill -0 "${pids[i - 1]}" 2>/dev/null; then
+			winners=$((winners + 1)) FS_PID=${pids[i - 1]}
+			continue
+		fi
+		wait "${pids[i - 1]}"
+		check "the others are told (exit code $?)" grep -q "$FS: .*mount" "$WORK/start.$i"
+	done
+	check "one stays" test "$winners" = 1
+	check "and serves" cmp "$d/small" "$WORK/small"
+	fs_stop
+	check "ends with 0 (was $FS_CODE)" test "$FS_CODE" = 0
+done
+check "nothing is left" test "$(fs_mounts)" = 0
+FS_DOT=$FS/.
+"$BIN/larderfs" -u "$LARDER_URL" -s "$LARDER_CONTROL" --deadline 1000 "$FS_DOT" 2>"$WORK/fs.log" &
+FS_PID=$!
+for _ in $(seq 1 400); do grep -q ready "$WORK/fs.log" && break; sleep 0.05; done
+check "its folder by another spelling" cmp "$d/small" "$WORK/small"
+within 5000 "SIGTERM ends it" sh -c "kill $FS_PID; while kill -0 $FS_PID; do sleep 0.05; done"
+FS_CODE=0
+wait "$FS_PID" || FS_CODE=$?
+check "with 0 (was $FS_CODE)" test "$FS_CODE" = 0
+fs_start --deadline 1000 || finish
 check "and did not stack" test "$(fs_mounts)" = 1
 check "fusermount3 -u" fusermount3 -u "$FS"
 FS_CODE=0
@@ -144,12 +185,42 @@ for _ in $(seq 1 100); do
 done
 check "it recovers" cmp "$d/last" "$WORK/small"
 
+# --- forty readers of a stopped node: none waits behind the deadlines of the others ---
+fs_stop
+fs_start --deadline 3000 || finish
+mapfile -t forty < <(ls "$d" | head -n 40)
+kill -STOP "$NODE_PID"
+begun=$(date +%s%N)
+pids=() right=0
+for i in $(seq 0 39); do
+	timeout -s KILL 60 cat "$d/${forty[i % ${#forty[@]}]}" >/dev/null 2>&1 &
+	pids+=($!)
+done
+for p in "${pids[@]}"; do
+	code=0
+	wait "$p" || code=$?
+	[ "$code" = 1 ] && right=$((right + 1))
+done
+took=$((($(date +%s%N) - begun) / 1000000))
+kill -CONT "$NODE_PID"
+check "forty readers of a stopped node: each is told ($right)" test "$right" = 40
+check "and none after twice the deadline ($took ms)" test "$took" -le 7000
+for _ in $(seq 1 100); do
+	cmp -s "$d/last" "$WORK/small" && break
+	sleep 0.1
+done
+check "it recovers" cmp "$d/last" "$WORK/small"
+fs_stop
+fs_start --deadline 1000 || finish
+
 # --- node down: EIO quickly; up again: there again ---
 node_stop KILL
 sleep 1.1	# names are believed that long
 within 5000 "cat without a node" cat "$d/last"
 check "is an error" test "$WITHIN_CODE" = 1
 within 1000 "and soon at once" cat "$d/last"
+within 900 "df without a node" df "$FS"
+check "tells so, not old figures" test "$WITHIN_CODE" = 1
 node_start || finish
 for _ in $(seq 1 100); do
 	cmp -s "$d/last" "$WORK/small" && break

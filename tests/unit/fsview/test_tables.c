@@ -152,22 +152,46 @@ static void looks_within_a_second_get_the_same_bytes(void **state)
 	/* the old one stays what it was for who has it */
 	assert_int_equal(snapshots_get(s, a.serial, &c), 0);
 	assert_memory_equal(c.text, "one", 3);
-	snapshots_put(s, a.serial, 3);
+	snapshots_forget(s, a.serial, 2);
+	snapshots_put(s, a.serial);
 	assert_int_equal(snapshots_get(s, a.serial, &c), -ESTALE);
 	snapshots_free(s);
 }
 
+/* FUSE forgets late: the oldest makes room, and who has one open keeps it. */
 static void snapshots_are_bounded(void **state)
 {
 	struct snapshots *s;
-	struct snapshot one;
+	struct snapshot first, second, one, got;
+
+	now_ns = 0;
+	assert_int_equal(snapshots_new(&fake_clock, &s), 0);
+	assert_int_equal(snapshots_add(s, 0, 1, strdup("first"), 5, &first), 0);
+	now_ns++;
+	assert_int_equal(snapshots_add(s, 1, 1, strdup("second"), 6, &second), 0);
+	assert_int_equal(snapshots_get(s, first.serial, &got), 0);	/* open */
+	for (unsigned i = 2; i < SNAPSHOTS_MAX + 1; i++) {
+		now_ns++;
+		assert_int_equal(snapshots_add(s, i, 1, strdup("x"), 1, &one), 0);
+	}
+	assert_int_equal(snapshots_get(s, second.serial, &got), -ESTALE);
+	assert_int_equal(snapshots_get(s, first.serial, &got), 0);
+	assert_memory_equal(got.text, "first", 5);
+	snapshots_forget(s, second.serial, 1);	/* late, and of nobody else */
+	snapshots_forget(s, first.serial, 1);
+	snapshots_put(s, first.serial);
+	snapshots_put(s, first.serial);
+	assert_int_equal(snapshots_get(s, first.serial, &got), -ESTALE);
+	snapshots_free(s);
 
 	assert_int_equal(snapshots_new(&fake_clock, &s), 0);
-	for (unsigned i = 0; i < SNAPSHOTS_MAX; i++)
+	for (unsigned i = 0; i < SNAPSHOTS_MAX; i++) {
 		assert_int_equal(snapshots_add(s, i, 1, strdup("x"), 1, &one), 0);
-	assert_int_equal(snapshots_add(s, 1, 1, strdup("x"), 1, &one), -ENFILE);
-	snapshots_put(s, one.serial, 1);
-	assert_int_equal(snapshots_add(s, 1, 1, strdup("x"), 1, &one), 0);
+		assert_int_equal(snapshots_get(s, one.serial, &got), 0);
+	}
+	assert_int_equal(snapshots_add(s, 1, 1, strdup("x"), 1, &got), -ENFILE);
+	snapshots_put(s, one.serial);
+	assert_int_equal(snapshots_add(s, 1, 1, strdup("x"), 1, &got), 0);
 	snapshots_free(s);
 }
 
