@@ -66,6 +66,7 @@ help:
 ## make check-quick   the inner loop: unit tests, contract, fuzz corpus, lint
 ## make check-native  FLAVOUR=asan|tsan: the native tiers under a sanitizer
 ## make bench         ceilings, then the node; figures, chart
+## make bench-probes  what listening to probes costs (root)
 ## make bench-memory  bytes per object and time of a restart with one and two million objects
 ## make eviction      hit rates of the default policy on the public traces: docs/eviction.md
 ## make sim           the simulator on fresh seeds: SIM_SEEDS=2000 SIM_BASE=1

@@ -21,7 +21,7 @@ $(E2E_TESTS): $(B)/tests/e2e/%: $(B)/obj/tests/e2e/%.o $(E2E_HARNESS) \
 # under a sanitizer a replay of a whole trace takes minutes: one capacity, in one process
 e2e: export LARDER_REPLAY_CAPACITIES ?= $(if $(filter default,$(FLAVOUR)),1000 5859 30000,1000)
 e2e: export LARDER_REPLAY_NODE ?= $(if $(filter default,$(FLAVOUR)),5859,none)
-e2e: $(PROGRAMS) $(EBPF_PROGRAMS) $(LIB)/liblarder.a $(LIB)/liblarder.so.$(SOVERSION) $(E2E_TESTS)
+e2e: $(PROGRAMS) $(EBPF_PROGRAMS) $(B)/tests/bench/probe_cost $(LIB)/liblarder.a $(LIB)/liblarder.so.$(SOVERSION) $(E2E_TESTS)
 	$(Q)BIN=$(abspath $(BIN)) LARDER_TEST_TIMEOUT=600 tests/run-tests $(E2E_TESTS) $(E2E_SCRIPTS)
 
 # --- a program for each promise: tests/promises ---
@@ -65,6 +65,18 @@ BENCH_ARGUMENTS ?=
 $(B)/tests/bench/ceiling: tests/bench/ceiling.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -D_GNU_SOURCE -std=gnu11 -O2 $(WARN) $< -o $@
+
+# what the probes of a GET cost while nobody listens: tests/e2e/test_probe_cost.sh
+PROBE_COST := $(B)/tests/bench/probe_cost
+$(PROBE_COST): $(B)/obj/tests/bench/probe_cost.o $(call archives,base)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LIBS_base)
+# what they cost while somebody does: root, a quiet machine
+.PHONY: bench-probes
+bench-probes: deps
+	@$(MAKE) --no-print-directory all
+	@tests/bench/probes.py --bin $(abspath $(BIN))
 
 # --- docs/eviction.md: hit rates of the default policy on the public traces, from LARDER_TRACES ---
 POLICY_REPLAY := $(B)/tests/bench/policy_replay

@@ -37,6 +37,10 @@ demo_cleanup() {
 		kill "$VIEW_PID" 2>/dev/null
 		wait "$VIEW_PID" 2>/dev/null
 	fi
+	if [ -n "${OPLAT_PID:-}" ]; then
+		kill -INT "$OPLAT_PID" 2>/dev/null
+		wait "$OPLAT_PID" 2>/dev/null
+	fi
 	if [ -n "${NODE_PID:-}" ]; then
 		kill "$NODE_PID" 2>/dev/null
 		wait "$NODE_PID" 2>/dev/null

@@ -44,6 +44,13 @@ def ask(path):
     return mmap.mmap(fds[0], 0, mmap.MAP_SHARED, mmap.PROT_READ)
 
 
+def bound(bucket):
+    """The inclusive upper bound of a bucket of service times, ns."""
+    if bucket <= 4:
+        return max(bucket, 0)
+    return (5 + (bucket - 5) % 4) << (bucket - 5) // 4
+
+
 def counts(values, names):
     return {names[i]: v for i, v in enumerate(values) if v and i in names}
 
