@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the probes of a 4 KiB GET cost while nobody listens: nanoseconds a GET, median of rounds. The
- * same macros in the same number, each in a function of its own as in the node, so that nothing is
+ * What the probes of a 4 KiB GET cost while nobody listens: nanoseconds a GET, median of rounds.
+ * The same macros in the same number, each in a function of its own as in the node, so that nothing is
  * kept in a register from one to the next.
  */
 #include <inttypes.h>

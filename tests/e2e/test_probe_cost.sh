@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Idle probes cost under 0.5 % of a 4 KiB GET: the nanoseconds of a GET's probes alone over those of
-# the node's service of one over tcp, by its own histogram. The assert allows twice that, on machines
-# that others use, too.
+# Idle probes cost under 0.5 % of a 4 KiB GET: the nanoseconds of a GET's probes alone over those
+# of the node's service of one over tcp, by its own histogram. The assert allows twice that, on
+# machines that others use, too.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 dir=$(dirname "${BASH_SOURCE[0]}")
 if ldd "$BIN/larderd" | grep -qE 'lib[at]san'; then
@@ -20,7 +20,7 @@ check "idle probes cost little" python3 - "$dir" "$WORK/control.sock" "$WORK/cos
 	import ledger
 	idle = json.load(open(sys.argv[3]))['idle_ns']
 	_, buckets = ledger.Ledger(sys.argv[2]).latency()['get']
-	# the lower bound of the median's bucket: others' work makes a mean longer, and the share small
+	# the median's bucket, from below: others' work makes a mean longer, the share small
 	seen, median = 0, 0
 	assert sum(buckets) >= 20000
 	for i, n in enumerate(buckets):
