@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the probes of a 4 KiB GET cost while nobody listens: nanoseconds a GET, median of rounds.
- * The same macros in the same number, each in a function of its own as in the node, so that nothing is
- * kept in a register from one to the next.
+ * The same macros in the same number, with nothing kept in a register from one to the next, as in
+ * the node, where other functions lie between them.
  */
 #include <inttypes.h>
 #include <stdio.h>
