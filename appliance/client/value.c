@@ -181,6 +181,15 @@ int value_lay_out(struct call *call, struct wire_seg *segs, uint32_t *n)
 	return 0;
 }
 
+LARDER_PUBLIC void larder_value_checks(const struct iovec *iov, int iovcnt, uint32_t *checks)
+{
+	struct check_stream stream;
+
+	check_stream_init(&stream, iov_total(iov, iovcnt), checks);
+	for (int i = 0; i < iovcnt; i++)
+		check_stream_feed(&stream, iov[i].iov_base, iov[i].iov_len);
+}
+
 /* --- PUT ------------------------------------------------------------------------------------- */
 
 int value_put_encode(struct call *call, struct wire_writer *w)
@@ -204,6 +213,10 @@ int value_put_encode(struct call *call, struct wire_writer *w)
 		job_text(call->job, LARDER_TOO_LARGE, "the node takes values of at most %llu bytes",
 			 (unsigned long long)call->conn->max_value);
 		return LARDER_TOO_LARGE;
+	}
+	if (item->checks && !call->checks_valid) {
+		memcpy(call->checks, item->checks, call->n_checks * sizeof(*call->checks));
+		call->checks_valid = true;
 	}
 	r = value_lay_out(call, segs, &n_segs);
 	if (r)

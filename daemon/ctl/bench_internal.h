@@ -18,6 +18,7 @@ struct bench_slot {
 	char (*keys)[BENCH_KEY_SIZE];
 	uint64_t *ids;
 	unsigned char *memory;		/* buffers * batch * size bytes; NULL for EXISTS */
+	uint32_t *checks;		/* PUT, checks off: of each value in memory */
 	uint32_t turn;			/* which of the buffers is next */
 	uint64_t start_ns;		/* or when it was due */
 	struct bench_slot *next_free;

@@ -60,6 +60,22 @@ static int worker_memory(struct bench_worker *w)
 	return 0;
 }
 
+/* Of all values that the slot will ever put: none is computed while the clock runs. */
+static int slot_checks(struct bench_slot *s, const struct bench_options *o)
+{
+	size_t n = (size_t)o->buffers * o->batch, each = larder_check_count(o->size);
+
+	s->checks = calloc(n * each, sizeof(*s->checks));
+	if (!s->checks)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		struct iovec iov = { s->memory + i * o->size, o->size };
+
+		larder_value_checks(&iov, 1, s->checks + i * each);
+	}
+	return 0;
+}
+
 int bench_worker_prepare(struct bench_worker *w)
 {
 	const struct bench_options *o = &w->bench->options;
@@ -85,6 +101,8 @@ int bench_worker_prepare(struct bench_worker *w)
 			s->memory = (unsigned char *)w->memory + i * size;
 			value_fill(w->bench->nonce + i, s->memory, size);
 		}
+		if (o->no_checks && o->opcode == LARDER_OP_PUT && slot_checks(s, o) < 0)
+			return -ENOMEM;
 		s->next_free = w->free;
 		w->free = s;
 	}
@@ -98,6 +116,7 @@ void bench_worker_release(struct bench_worker *w)
 		free(w->slots[i].iov);
 		free(w->slots[i].keys);
 		free(w->slots[i].ids);
+		free(w->slots[i].checks);
 	}
 	free(w->slots);
 	w->slots = w->free = NULL;
@@ -113,7 +132,7 @@ void bench_worker_release(struct bench_worker *w)
 static void worker_fill(struct bench_worker *w, struct bench_slot *s)
 {
 	const struct bench_options *o = &w->bench->options;
-	size_t at = (size_t)(s->turn++ % o->buffers) * o->batch * o->size;
+	size_t first = (size_t)(s->turn++ % o->buffers) * o->batch, at = first * o->size;
 
 	for (uint32_t i = 0; i < o->batch; i++) {
 		struct larder_item *item = &s->items[i];
@@ -130,6 +149,8 @@ static void worker_fill(struct bench_worker *w, struct bench_slot *s)
 			item->iov = &s->iov[i];
 			item->iovcnt = 1;
 		}
+		if (s->checks)
+			item->checks = s->checks + (first + i) * larder_check_count(o->size);
 	}
 	s->batch = (struct larder_batch){
 		.opcode = o->opcode, .ns = w->ns, .deadline_ms = o->deadline_ms,

@@ -166,9 +166,8 @@ static int bench_check(struct bench_command *cmd)
 	o->opcode = bench_opcodes[cmd->word];
 	if (!o->keys)
 		o->keys = MAX(BENCH_SET_BYTES / o->size, 1ull);
-	if (cmd->checks_given && o->opcode != LARDER_OP_GET)
-		return ctl_usage("bench", "--checks is the reader's choice: the writer always "
-					  "sends checks");
+	if (cmd->checks_given && o->opcode == LARDER_OP_EXISTS)
+		return ctl_usage("bench", "--checks is for get and put");
 	if (o->verify && o->opcode != LARDER_OP_GET)
 		return ctl_usage("bench", "--verify is for get");
 	if (!o->duration_ns)

@@ -242,6 +242,9 @@ struct larder_item {
 	int iovcnt;
 	uint64_t offset;		/* GET: range; whole value when length is 0 */
 	uint64_t length;
+	/* PUT: what larder_value_checks told of these bytes; NULL: computed with the call. Bytes
+	 * that do not agree are CHECKSUM here or for whoever reads them. */
+	const uint32_t *checks;
 	/* results */
 	int status;			/* enum larder_status; -1 = not done yet */
 	uint8_t presence;		/* EXISTS: enum larder_presence */
@@ -269,6 +272,12 @@ struct larder_batch {
 	uint32_t n_done;
 	void *internal;			/* the library's */
 };
+
+/*
+ * The checks of a value, for who puts the same bytes often (under other keys, to several nodes) or
+ * wants them computed elsewhere than in the call. @checks has room for larder_check_count(total).
+ */
+void larder_value_checks(const struct iovec *iov, int iovcnt, uint32_t *checks);
 
 /*
  * Starts a batch; it belongs to the library until larder_poll gives it back (once). 0; -EINVAL;

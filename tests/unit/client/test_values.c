@@ -306,6 +306,35 @@ static void stream__incomplete_commit_and_abort(void **state)
 	rig_close(&r);
 }
 
+/* Those that the caller brought are sent as they are: the right ones, and the wrong ones. */
+static void put__checks_that_were_computed_before(void **state)
+{
+	uint32_t checks[4];
+	struct rig r;
+	uint8_t *v = value_new(9);
+	struct iovec iov[2] = { { v, 1000 }, { v + 1000, VALUE_LEN - 1000 } };
+	struct larder_item item = { .key = "v", .key_len = 1, .iov = iov, .iovcnt = 2,
+				    .checks = checks };
+	struct larder_batch b = { .opcode = LARDER_OP_PUT, .items = &item, .n_items = 1,
+				  .deadline_ms = 5000 };
+	size_t len;
+
+	rig_open(&r, "values");
+	b.ns = r.ns;
+	assert_int_equal(larder_check_count(VALUE_LEN), ARRAY_SIZE(checks));
+	larder_value_checks(iov, 2, checks);
+	assert_int_equal(checks[1], crc32c(0, v + LARDER_CHECK_BLOCK, LARDER_CHECK_BLOCK));
+	assert_int_equal(larder_run(r.c, &b), LARDER_OK);
+	assert_int_equal(larder_get(r.c, r.ns, "v", 1, v, VALUE_LEN, &len, 1000), LARDER_OK);
+	checks[3] ^= 1;
+	item.key = "w";
+	assert_int_equal(larder_run(r.c, &b), LARDER_OK);	/* this fake node verifies nothing */
+	assert_int_equal(fake_find(&r.fake, "w", 1)->checks[3], checks[3]);
+	assert_int_equal(larder_get(r.c, r.ns, "w", 1, v, VALUE_LEN, &len, 1000), LARDER_CHECKSUM);
+	rig_close(&r);
+	free(v);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -318,6 +347,7 @@ int main(void)
 		cmocka_unit_test(put_get__random_pieces),
 		cmocka_unit_test(put__busy_is_repeated),
 		cmocka_unit_test(put__too_large),
+		cmocka_unit_test(put__checks_that_were_computed_before),
 		cmocka_unit_test(get__more_than_there_is_room_for),
 		cmocka_unit_test(stream__parts_in_any_order_of_blocks),
 		cmocka_unit_test(stream__incomplete_commit_and_abort),
