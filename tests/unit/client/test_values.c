@@ -328,7 +328,8 @@ static void put__checks_that_were_computed_before(void **state)
 	assert_int_equal(larder_get(r.c, r.ns, "v", 1, v, VALUE_LEN, &len, 1000), LARDER_OK);
 	checks[3] ^= 1;
 	item.key = "w";
-	assert_int_equal(larder_run(r.c, &b), LARDER_OK);	/* this fake node verifies nothing */
+	/* this node verifies nothing */
+	assert_int_equal(larder_run(r.c, &b), LARDER_OK);
 	assert_int_equal(fake_find(&r.fake, "w", 1)->checks[3], checks[3]);
 	assert_int_equal(larder_get(r.c, r.ns, "w", 1, v, VALUE_LEN, &len, 1000), LARDER_CHECKSUM);
 	rig_close(&r);
