@@ -65,6 +65,17 @@ tool evict --json
 [ "$(grep -c '"slot"' <<<"$("$ctl" stats --json | tr ',' '\n')")" -ge 4 ] && ok ||
 	bad "stats does not tell the slots"
 
+# until EXPRESSION: of stats, as d; gives up after ten seconds
+until_stats() {
+	for _ in $(seq 1 200); do
+		"$ctl" stats --json | python3 -c "import json,sys
+d = json.load(sys.stdin)
+sys.exit(not ($1))" && return
+		sleep 0.05
+	done
+	bad "it did not come to: $1"
+}
+
 # --- the load ---
 head -c 300000 /dev/urandom >"$WORK/value"
 head -c 300001 /dev/urandom >"$WORK/other"
@@ -85,27 +96,25 @@ for url in "$tcp" "$shm"; do
 	as blue "$url" bench get --size 1K --keys 10 --count 100 --deadline 300 >/dev/null 2>&1
 done
 # a connection too many
-as grey "$shm" bench get --size 4K --keys 10 --duration 2s >/dev/null 2>&1 &
+as grey "$shm" bench get --size 4K --keys 10 --duration 3s >/dev/null 2>&1 &
 one=$!
-sleep 0.7
+until_stats "d['tenants']['grey']['connections'] == 1"
 as grey "$tcp" ping --deadline 300 >/dev/null 2>&1
 as grey "$tcp" get key -o "$WORK/got" --deadline 300 >/dev/null 2>&1
 wait $one
 # more than the node has: evictions
 check "red fills the node" as red "$shm" bench put --size 4M --keys 40 --count 40 --keep
 # and one that dies in the middle of what it does
+before=$("$ctl" stats --json | python3 -c "import json,sys
+print(json.load(sys.stdin)['tenants']['red']['bytes_in'])")
 LARDER_SECRET_FILE=$WORK/tenants.d/red.secret "$ctl" --tenant red --url "$tcp" bench put --size 8M \
 	--keys 4 --depth 2 --connections 3 --duration 20s >/dev/null 2>&1 &
 one=$!
-sleep 1
+until_stats "d['tenants']['red']['bytes_in'] > $before + 20000000"
 kill -KILL $one
 wait $one 2>/dev/null
 # the node has noticed it
-for _ in $(seq 1 100); do
-	"$ctl" stats --json | grep -q '"requests": *0' && break
-	sleep 0.05
-done
-sleep 0.3
+until_stats "d['tenants']['red']['connections'] == 0"
 
 tools_end
 check "ledger and larder-acct agree" "$dir/ledger.py" "$WORK/control.sock" "$WORK/acct"
