@@ -34,7 +34,7 @@ tool() {
 		2>"$WORK/$name.log" &
 	TOOL_PIDS="$TOOL_PIDS $!"
 	for _ in $(seq 1 200); do
-		grep -q 'listening' "$WORK/$name.log" && return
+		grep -qs 'listening' "$WORK/$name.log" && return
 		sleep 0.05
 	done
 	bad "larder-$name did not begin: $(cat "$WORK/$name.log")"
@@ -134,7 +134,7 @@ done
 ip netns exec "$NETNS" "$BIN/larder-witness" --json --roce lb >"$WORK/roce" 2>"$WORK/roce.log" &
 TOOL_PIDS=$!
 for _ in $(seq 1 100); do
-	grep -q listening "$WORK/roce.log" && break
+	grep -qs listening "$WORK/roce.log" && break
 	sleep 0.05
 done
 check "packets of all kinds" ip netns exec "$NETNS" "$dir/roce_packets.py" la
