@@ -26,10 +26,15 @@ static int bus_named(sd_bus_message *m, void *user, sd_bus_error *error)
 	const sd_bus_error *e = sd_bus_message_get_error(m);
 	uint32_t word = 0;
 
-	if (e)
-		say(&b->daemon->log, LARDER_LOG_WARNING, "the bus does not give the name "
-		    BUS_NAME ": %s", e->message ? e->message : e->name);
-	else if (sd_bus_message_read(m, "u", &word) < 0 || (word != 1 && word != 4))
+	/* at a first installation the bus reads its policy only after this */
+	b->unnamed = e;
+	if (e) {
+		b->retry_in = BUS_RETRY_LOOKS;
+		if (!b->told_unnamed)
+			say(&b->daemon->log, LARDER_LOG_WARNING, "the bus does not give the name "
+			    BUS_NAME " yet: %s", e->message ? e->message : e->name);
+		b->told_unnamed = true;
+	} else if (sd_bus_message_read(m, "u", &word) < 0 || (word != 1 && word != 4))
 		say(&b->daemon->log, LARDER_LOG_WARNING, "the name " BUS_NAME
 		    " belongs to another on the bus: this node is not seen there");
 	else
@@ -50,7 +55,7 @@ static void bus_drop(struct bus *b)
 	bus_allow_forget(b);
 	bus_objects_forget(b);
 	b->bus = sd_bus_close_unref(b->bus);
-	b->lost = false;
+	b->lost = b->unnamed = false;
 }
 
 static int bus_set_up(struct bus *b)
@@ -130,6 +135,8 @@ static int bus_look(sd_event_source *s, uint64_t usec, void *user)
 		bus_drop(b);
 		b->retry_in = BUS_RETRY_LOOKS;
 	}
+	if (b->bus && b->unnamed && b->retry_in && --b->retry_in == 0)
+		(void)sd_bus_request_name_async(b->bus, NULL, BUS_NAME, 0, bus_named, b);
 	if (b->bus) {
 		bus_changed(b);
 		bus_objects_changed(b);

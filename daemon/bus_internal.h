@@ -49,6 +49,8 @@ struct bus {
 	sd_event_source *timer;
 	bool lost;			/* it went; taken down when nothing of it is under way */
 	bool told_absent;
+	bool unnamed;			/* the bus refused the name: asked for again */
+	bool told_unnamed;
 	uint64_t retry_in;		/* looks */
 	gid_t admin_gid;
 	const char *state;		/* as told last */
