@@ -24,11 +24,16 @@ int ledger_map_slot(const struct larder_ledger_header *h, const char *tenant)
 	return -1;
 }
 
-const struct larder_gauges *ledger_map_gauges(const struct larder_ledger_header *h, uint32_t slot)
+void ledger_map_gauges(const struct larder_ledger_header *h, uint32_t slot,
+		       struct larder_gauges *ret)
 {
 	const struct larder_gauges *gauges = ledger_at(h, LARDER_SECTION_GAUGES);
+	const uint64_t *from = (const uint64_t *)&gauges[slot];
+	uint64_t *to = (uint64_t *)ret;
 
-	return &gauges[slot];
+	memset(ret, 0, sizeof(*ret));
+	for (size_t i = 0; i < offsetof(struct larder_gauges, tenant) / 8; i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 }
 
 void ledger_map_usage(const struct larder_ledger_header *h, uint32_t slot, struct larder_usage *ret)

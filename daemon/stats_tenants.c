@@ -110,6 +110,7 @@ static void stats_each(struct daemon *d, json_t *all)
 
 	for (uint32_t i = 0; i < h->tenants; i++) {
 		const char *name = ledger_map_name(h, i);
+		struct larder_gauges g;
 		struct larder_usage u;
 		json_t *o;
 
@@ -119,7 +120,8 @@ static void stats_each(struct daemon *d, json_t *all)
 		stats_look(d, name, i, &u);
 		if (!all)
 			continue;
-		o = stats_tenant(ledger_map_gauges(h, i), &u);
+		ledger_map_gauges(h, i, &g);
+		o = stats_tenant(&g, &u);
 		(void)json_object_set_new(o, "slot", json_integer(i));
 		if (d->watch.at[i].warned)
 			(void)json_object_set_new(o, "warning", json_string(WATCH_PUTS_NEVER_HIT));

@@ -186,7 +186,7 @@ static void ctl_main__faults_are_usage_and_one_line(void **state)
 		{ "larderctl ns create x --tp -1", "larderctl: tp -1: not a number" },
 		{ "larderctl bench", "larderctl: bench: wanted one of" },
 		{ "larderctl bench fly", "larderctl: bench fly: wanted one of get, put, exists" },
-		{ "larderctl bench put --checks off", "larderctl: bench: --checks is" },
+		{ "larderctl bench exists --checks off", "larderctl: bench: --checks is" },
 		{ "larderctl bench get --size 0", "larderctl: --size 0: out of range" },
 		{ "larderctl replay", "larderctl: replay: wanted one TRACE" },
 		{ "larderctl replay x --pages 5", "larderctl: replay: --pages and the like" },
