@@ -51,7 +51,8 @@ ALL_LIBS := -lisal -lxxhash -lcrypto -lrdmacm -libverbs
 
 include mk/rules.mk
 include mk/programs.mk mk/ebpf-tools.mk
-include mk/ctl.mk mk/fsview.mk mk/ebpf.mk mk/contract.mk mk/fuzz.mk mk/lint.mk mk/sim.mk mk/fault.mk
+include mk/ctl.mk mk/fsview.mk mk/ebpf.mk mk/exporter.mk mk/contract.mk mk/fuzz.mk
+include mk/lint.mk mk/sim.mk mk/fault.mk
 include mk/tests.mk
 include mk/guest.mk mk/packaging.mk
 

@@ -20,6 +20,9 @@ static uint64_t ledger_section_need(const struct larder_ledger_header *h, unsign
 		return (uint64_t)h->tenants * sizeof(struct larder_gauges);
 	case LARDER_SECTION_LATENCY:
 		return (uint64_t)h->writers * sizeof(struct larder_latency);
+	case LARDER_SECTION_LIMITS:
+	case LARDER_SECTION_EFFECTIVE:
+		return (uint64_t)h->tenants * LARDER_LEDGER_LIMITS * sizeof(uint64_t);
 	case LARDER_SECTION_NAMES:
 		return (uint64_t)h->tenants * sizeof(struct larder_ledger_name);
 	case LARDER_SECTION_NODE:
@@ -130,6 +133,15 @@ void ledger_reader_latency(const struct ledger_reader *l, struct larder_latency 
 	for (uint32_t w = 0; w < l->header.writers; w++)
 		ledger_add(ret, ledger_at(l, LARDER_SECTION_LATENCY, w * sizeof(*ret)),
 			   sizeof(*ret));
+}
+
+void ledger_reader_limits(const struct ledger_reader *l, uint32_t slot,
+			  uint64_t effective[LARDER_LEDGER_LIMITS])
+{
+	size_t bytes = LARDER_LEDGER_LIMITS * sizeof(*effective);
+
+	memset(effective, 0, bytes);
+	ledger_add(effective, ledger_at(l, LARDER_SECTION_EFFECTIVE, slot * bytes), bytes);
 }
 
 uint64_t ledger_bucket_bound(unsigned bucket)

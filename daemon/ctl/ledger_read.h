@@ -29,6 +29,8 @@ void ledger_reader_name(const struct ledger_reader *l, uint32_t slot, char name[
 void ledger_reader_usage(const struct ledger_reader *l, uint32_t slot, struct larder_usage *ret);
 void ledger_reader_gauges(const struct ledger_reader *l, uint32_t slot, struct larder_gauges *ret);
 void ledger_reader_node(const struct ledger_reader *l, struct larder_node_section *ret);
+void ledger_reader_limits(const struct ledger_reader *l, uint32_t slot,
+			  uint64_t effective[LARDER_LEDGER_LIMITS]);
 void ledger_reader_latency(const struct ledger_reader *l, struct larder_latency *ret);
 
 /* The inclusive upper bound of a latency bucket: 0 to 4 each, then four steps an octave. */
