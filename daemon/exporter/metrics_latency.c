@@ -44,7 +44,8 @@ static void metrics_histogram(FILE *f, const char *op, const uint64_t *buckets, 
 		op, count);
 	fprintf(f, "larder_service_time_seconds_sum{operation=\"%s\"} ", op);
 	metrics_seconds(f, sum_ns);
-	fprintf(f, "\nlarder_service_time_seconds_count{operation=\"%s\"} %" PRIu64 "\n", op, count);
+	fprintf(f, "\nlarder_service_time_seconds_count{operation=\"%s\"} %" PRIu64 "\n", op,
+		count);
 }
 
 void metrics_latency(FILE *f, const struct larder_latency *l)

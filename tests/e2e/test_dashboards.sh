@@ -52,7 +52,7 @@ check "the table" "$top" --dir "$BPF" --count 2 --delay 0.2
 says "its head" "^TENANT +OPS/s +IN/s +OUT/s +HIT%"
 says "its rows" "^demo +0 +0 +0 +- +0 +0 +2\.[0-9]M +9 "
 says "service times" "^get +p50"
-check "JSON is the stats" bash -c "'$top' --dir '$BPF' --json --count 1 --tenant demo >'$WORK/json' &&
+check "JSON" bash -c "'$top' --dir '$BPF' --json --count 1 --tenant demo >'$WORK/json' &&
 	'$ctl' stats --json >'$WORK/stats'"
 check "to the last count" python3 - "$WORK/json" "$WORK/stats" <<-'EOF'
 	import json, sys

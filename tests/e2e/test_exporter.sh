@@ -16,11 +16,12 @@ same() { # same "what" WANTED GOT
 	if [ "$2" = "$3" ]; then ok; else bad "$1: $3, wanted $2"; fi
 }
 fetch() { # fetch PATH [METHOD]: body to $WORK/page, its status and type to $WORK/out
-	python3 - "http://127.0.0.1:$EXPORTER_PORT$1" "${2:-GET}" "$WORK/page" <<-'EOF' >"$WORK/out"
+	python3 - "http://127.0.0.1:$EXPORTER_PORT$1" "${2:-GET}" "$WORK/page" >"$WORK/out" <<-'EOF'
 		import sys, urllib.error, urllib.request
 		url, method, page = sys.argv[1:]
 		try:
-		    r = urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10)
+		    r = urllib.request.Request(url, method=method)
+		    r = urllib.request.urlopen(r, timeout=10)
 		except urllib.error.HTTPError as e:
 		    r = e
 		open(page, 'wb').write(r.read())
@@ -57,7 +58,8 @@ same "puts" 3 "$(metric larder_operations_total tenant=demo operation=put)"
 same "gets" "$(stat gets)" "$(metric larder_operations_total tenant=demo operation=get)"
 same "hits" "$(stat get_hits)" "$(metric larder_get_hits_total tenant=demo)"
 same "bytes in" 900000 "$(metric larder_payload_bytes_total tenant=demo cause=client_write)"
-same "bytes out" "$(stat bytes_out)" "$(metric larder_payload_bytes_total tenant=demo cause=client_read)"
+same "bytes out" "$(stat bytes_out)" \
+	"$(metric larder_payload_bytes_total tenant=demo cause=client_read)"
 same "objects" 3 "$(metric larder_objects tenant=demo)"
 same "not found" "$(metric larder_results_total status=NOT_FOUND tenant=demo)" \
 	"$(metric larder_results_total status=NOT_FOUND)"
