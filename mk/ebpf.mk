@@ -21,3 +21,6 @@ $(UNIT_ebpf): $(B)/tests/unit/ebpf/%: $(B)/obj/tests/unit/ebpf/%.o $(call archiv
 .PHONY: unit-ebpf
 unit-ebpf: $(UNIT_ebpf)
 	$(Q)tests/run-tests $^
+
+# posts into the ledger itself
+$(B)/tests/e2e/test_ledger_cost: $(call archives,view)

@@ -25,11 +25,20 @@ demo_setup() {
 		socket = $CONTROL
 		[bus]
 		address =
+		[ledger]
+		bpf = $(demo_maps)
 		[log]
 		level = ${DEMO_LOG:-notice}
 	EOF
 	export LARDER_URL=shm://$SOCKET LARDER_TENANT=demo LARDER_NS=demo
 	export LARDER_SECRET_FILE=$WORK/tenants.d/demo.secret LARDER_CONTROL=$CONTROL
+}
+
+# Makes the maps that the node counts in, where BPF is allowed, and prints where they are.
+demo_maps() {
+	[ "$(id -u)" = 0 ] && command -v bpftool >/dev/null || return 0
+	"$BIN/larder-bpf" --dir "$WORK/bpf" --reactors 1 load >"$WORK/bpf.log" 2>&1 || return 0
+	echo "$WORK/bpf"
 }
 
 demo_cleanup() {
@@ -45,6 +54,7 @@ demo_cleanup() {
 		kill "$NODE_PID" 2>/dev/null
 		wait "$NODE_PID" 2>/dev/null
 	fi
+	while mountpoint -q "$WORK/bpf" && umount "$WORK/bpf"; do :; done
 	rm -rf "$WORK" "$MEMORY"
 }
 
