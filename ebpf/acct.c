@@ -4,9 +4,13 @@
  * the kernel, for those who trust one count only when another agrees. Counters begin when it does.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -28,12 +32,17 @@ _Static_assert(ACCT_LATENCY_OPS == LARDER_LATENCY_OPS, "layout");
 _Static_assert(LARDER_OP_PUT == 0x20 && LARDER_OP_GET == 0x28 && LARDER_OP_EXISTS == 0x29, "wire");
 _Static_assert(LARDER_CAUSE_CLIENT_READ == 0 && LARDER_CAUSE_CLIENT_WRITE == 1 &&
 	       LARDER_CAUSE_VIEW == 2, "layout");
+_Static_assert(LARDER_OK == 0, "wire");
 _Static_assert(LARDER_LATENCY_GET == 0 && LARDER_LATENCY_PUT == 1 && LARDER_LATENCY_EXISTS == 2,
 	       "layout");
+
+#define ACCT_MAPS 2u	/* those that count; libbpf has its own beside them */
 
 struct acct {
 	struct tool_options options;
 	const char *pin;
+	int folder;		/* of the pins, locked; -1: none */
+	bool made_folder;
 	struct tool_names names;
 	struct acct_bpf *skel;
 	int only;		/* slot, or TOOL_TENANTS */
@@ -75,32 +84,86 @@ static const struct argp acct_argp = {
 
 /* --- pins: maps only, gone with us ----------------------------------------------------------- */
 
-static int acct_pin(struct acct *a)
+/* The folder, locked: no other larder-acct has it. A descriptor, or -errno after a line. */
+static int acct_take_folder(struct acct *a)
 {
-	int r;
+	struct statfs fs;
+	int fd, r;
 
-	if (!a->pin)
-		return 0;
-	if (mkdir(a->pin, 0750) < 0 && errno != EEXIST) {
+	a->made_folder = mkdir(a->pin, 0750) == 0;
+	if (!a->made_folder && errno != EEXIST) {
 		r = -errno;
-		tool_say(&a->options, "%s: %s: the folder is to be on a bpffs (mount -t bpf)",
-			 a->pin, strerror(-r));
+		tool_say(&a->options, "%s: can not be made: %s", a->pin, strerror(-r));
 		return r;
 	}
-	r = bpf_object__pin_maps(a->skel->obj, a->pin);
+	fd = open(a->pin, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstatfs(fd, &fs) < 0) {
+		r = -errno;
+		tool_say(&a->options, "%s: %s", a->pin, strerror(-r));
+	} else if (fs.f_type != BPF_FS_MAGIC) {
+		r = -EINVAL;
+		tool_say(&a->options, "%s: not on a BPF file system: name a folder of one, such as "
+			 "/run/larder/bpf/acct, or mount one (mount -t bpf)", a->pin);
+	} else if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		r = -errno;
+		tool_say(&a->options, "%s: another larder-acct keeps its maps there: name another "
+			 "folder", a->pin);
+	} else {
+		return fd;
+	}
+	if (fd >= 0)
+		(void)close(fd);	/* only looked at */
+	if (a->made_folder)
+		(void)rmdir(a->pin);	/* nothing is in it */
+	return r;
+}
+
+static struct bpf_map *acct_map(const struct acct *a, unsigned i)
+{
+	return i ? a->skel->maps.acct_latency : a->skel->maps.acct_usage;
+}
+
+/* Also over what one left that was killed: nobody counts in those. */
+static int acct_pin_one(struct acct *a, struct bpf_map *map)
+{
+	char path[4200];
+	int r;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", a->pin, bpf_map__name(map));
+	if (unlink(path) == 0)
+		tool_say(&a->options, "%s: left by one that was killed: replaced", path);
+	r = bpf_map__pin(map, path);
 	if (r < 0)
-		tool_say(&a->options, "%s: the maps can not be pinned: %s: is it on a bpffs, and "
-			 "no other larder-acct's?", a->pin, strerror(-r));
+		tool_say(&a->options, "%s: can not be pinned: %s", path, strerror(-r));
 	return r;
 }
 
 static void acct_unpin(struct acct *a)
 {
-	int r = bpf_object__unpin_maps(a->skel->obj, a->pin);
+	for (unsigned i = 0; i < ACCT_MAPS; i++) {
+		int r = bpf_map__is_pinned(acct_map(a, i)) ? bpf_map__unpin(acct_map(a, i), NULL) :
+							     0;
 
-	if (r < 0)
-		tool_say(&a->options, "%s: a pin stays: %s", a->pin, strerror(-r));
-	(void)rmdir(a->pin);	/* it stays when it was not ours alone */
+		if (r < 0)
+			tool_say(&a->options, "%s: a pin stays: %s", a->pin, strerror(-r));
+	}
+	if (a->made_folder)
+		(void)rmdir(a->pin);	/* it stays when it is not ours alone */
+	(void)close(a->folder);		/* and with it the lock */
+}
+
+static int acct_pin(struct acct *a)
+{
+	int r = 0;
+
+	if (!a->pin)
+		return 0;
+	a->folder = acct_take_folder(a);
+	if (a->folder < 0)
+		return a->folder;
+	for (unsigned i = 0; i < ACCT_MAPS && r == 0; i++)
+		r = acct_pin_one(a, acct_map(a, i));
+	return r;
 }
 
 /* --- printing -------------------------------------------------------------------------------- */
@@ -159,7 +222,7 @@ static json_t *acct_latency_json(struct acct *a, uint32_t slot, const struct acc
 
 static json_t *acct_tenant_json(struct acct *a, uint32_t slot, const struct acct_usage *u)
 {
-	return json_pack("{s:i, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+	return json_pack("{s:i, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			 "slot", (int)slot,
 			 "ops", acct_counts(u->ops, ACCT_OPS, tool_op_name),
 			 "status", acct_counts(u->status, ACCT_STATUSES, acct_status_name),
@@ -167,6 +230,7 @@ static json_t *acct_tenant_json(struct acct *a, uint32_t slot, const struct acct
 			 "bytes_in", (json_int_t)u->bytes[LARDER_CAUSE_CLIENT_WRITE],
 			 "bytes_out", (json_int_t)u->bytes[LARDER_CAUSE_CLIENT_READ],
 			 "bytes_view", (json_int_t)u->bytes[LARDER_CAUSE_VIEW],
+			 "get_hits", (json_int_t)u->get_hits,
 			 "lost", (json_int_t)u->lost,
 			 "evicted_objects", (json_int_t)u->evicted_objects,
 			 "evicted_bytes", (json_int_t)u->evicted_bytes,
@@ -229,10 +293,8 @@ static int acct_start(struct acct *a, struct tool *tool)
 		return r;
 	}
 	r = acct_pin(a);
-	if (r < 0) {
-		a->pin = NULL;	/* nothing of ours is there */
+	if (r < 0)
 		return r;
-	}
 	return tool_attach(tool, &a->options, a->skel->obj);
 }
 
@@ -243,6 +305,7 @@ int main(int argc, char **argv)
 	bool end = false;
 	int r;
 
+	a.folder = -1;
 	tool_parse(&a.options, "larder-acct", &acct_argp, argc, argv, &a);
 	tool_names_read(&a.options, &a.names);
 	a.only = tool_tenant_slot(&a.options, &a.names);
@@ -264,7 +327,7 @@ int main(int argc, char **argv)
 		acct_print(&a);
 	}
 	tool_detach(&tool);
-	if (a.pin)
+	if (a.folder >= 0)
 		acct_unpin(&a);
 	acct_bpf__destroy(a.skel);
 	return r < 0 ? 5 : 0;

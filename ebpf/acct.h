@@ -22,6 +22,7 @@ struct acct_usage {
 	unsigned long long lost;		/* requests whose connection went first */
 	unsigned long long evicted_objects;
 	unsigned long long evicted_bytes;
+	unsigned long long get_hits;		/* GETs that ended OK */
 };
 
 /* Index: tenant * ACCT_LATENCY_OPS + class of operation; bounds as in docs/ledger.md. */

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <bpf/btf.h>
 
@@ -174,12 +176,34 @@ static int connlife_choose(struct connlife *c, bool kernel)
 	return r;
 }
 
+/*
+ * libbpf wants the kernel's types of any object that could use them, also when none of its programs
+ * that do is loaded. Where there are none it is content with the object's own, as a file.
+ */
+static int connlife_own_types(const struct connlife *c, char path[32])
+{
+	uint32_t size = 0;
+	const void *types = btf__raw_data(bpf_object__btf(c->skel->obj), &size);
+	int fd = types ? memfd_create("larder-connlife", MFD_CLOEXEC) : -1;
+
+	if (fd < 0)
+		return -1;
+	if (write(fd, types, size) != (ssize_t)size) {
+		(void)close(fd);	/* nobody has it */
+		return -1;
+	}
+	(void)snprintf(path, 32, "/proc/self/fd/%d", fd);
+	return fd;
+}
+
 static int connlife_load(struct connlife *c, int slot)
 {
-	int r = 0;
+	LIBBPF_OPTS(bpf_object_open_opts, opts);
+	char types[32];
+	int fd = -1, r = 0;
 
 	for (int kernel = 1; kernel >= 0; kernel--) {
-		c->skel = connlife_bpf__open();
+		c->skel = connlife_bpf__open_opts(&opts);
 		if (!c->skel)
 			return -errno;
 		if (slot < (int)TOOL_TENANTS)
@@ -190,10 +214,15 @@ static int connlife_load(struct connlife *c, int slot)
 			r = connlife_bpf__load(c->skel);
 		if (r == 0 || !kernel)
 			break;
-		tool_say(&c->options, "not watched here: the kernel's part (%s)", strerror(-r));
+		tool_say(&c->options, "not watched here: the kernel's part (%s)", r == -ESRCH ?
+			 "this kernel offers no BTF" : strerror(-r));
+		fd = connlife_own_types(c, types);
+		opts.btf_custom_path = fd < 0 ? NULL : types;
 		connlife_bpf__destroy(c->skel);
 		c->skel = NULL;
 	}
+	if (fd >= 0)
+		(void)close(fd);	/* it was only read */
 	return r;
 }
 

@@ -125,9 +125,10 @@ void tool_say_error(const struct tool_options *o, const char *what, int error)
 {
 	const char *advice = "--verbose tells more";
 
-	if ((error == -EPERM || error == -EACCES) && geteuid() != 0)
-		advice = "BPF needs root, or CAP_BPF and CAP_PERFMON; larderctl stats --json "
-			 "needs neither";
+	/* a container's root has mostly neither */
+	if (error == -EPERM || (error == -EACCES && geteuid() != 0))
+		advice = "it takes CAP_BPF and CAP_PERFMON (connlife, witness: more), which root "
+			 "has; larderctl stats --json needs none";
 	else if (error == -ESRCH)
 		advice = "this kernel offers no BTF, or nothing of that name: see larder-oplat(8)";
 	tool_say(o, "%s: %s: %s", what, strerror(-error), advice);

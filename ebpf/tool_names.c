@@ -109,7 +109,7 @@ int tool_tenant_slot(const struct tool_options *o, const struct tool_names *n)
 		if (o->tenant[1] && !*end && slot < TOOL_TENANTS)
 			return (int)slot;
 	}
-	tool_say(o, "no tenant '%s': %s does not tell of one (larderctl tenant list shows them; "
+	tool_say(o, "no tenant '%s': %s does not tell of one (larderctl tenant ls shows them; "
 		 "#N names a slot of the ledger)", o->tenant, o->control);
 	return -ENOENT;
 }

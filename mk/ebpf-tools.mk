@@ -42,3 +42,22 @@ install-ebpf-tools: $(EBPF_PROGRAMS)
 ebpf-tools: $(EBPF_PROGRAMS)
 all: $(EBPF_PROGRAMS)
 .PRECIOUS: $(EBPF_OBJ)/%.bpf.o $(EBPF_OBJ)/%.skel.h
+
+# --- what tests attach to every probe, and a binary with one probe at several places ---
+PROBE_TESTS := $(B)/tests/probe/attach $(B)/tests/probe/sites
+PROBE_OBJ := $(B)/obj/tests/probe
+$(PROBE_OBJ)/attach.bpf.o: tests/probe/attach.bpf.c tests/probe/attach.h ebpf/types.bpf.h \
+		appliance/include/larder/probes.h
+	@mkdir -p $(@D)
+	@echo "  BPF   $<"
+	$(Q)$(CLANG) $(BPF_CFLAGS) -Iebpf -c $< -o $@
+$(PROBE_OBJ)/attach.skel.h: $(PROBE_OBJ)/attach.bpf.o
+	@echo "  SKEL  $(@F)"
+	$(Q)$(BPFTOOL) gen skeleton $< name attach_bpf >$@
+$(PROBE_OBJ)/attach.o: $(PROBE_OBJ)/attach.skel.h
+$(PROBE_OBJ)/attach.o: CPPFLAGS += -I$(PROBE_OBJ)
+$(PROBE_TESTS): $(B)/tests/probe/%: $(PROBE_OBJ)/%.o $(call archives,base)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lbpf -ljansson $(LIBS_base)
+.PRECIOUS: $(PROBE_OBJ)/attach.bpf.o $(PROBE_OBJ)/attach.skel.h

@@ -21,7 +21,7 @@ $(E2E_TESTS): $(B)/tests/e2e/%: $(B)/obj/tests/e2e/%.o $(E2E_HARNESS) \
 # under a sanitizer a replay of a whole trace takes minutes: one capacity, in one process
 e2e: export LARDER_REPLAY_CAPACITIES ?= $(if $(filter default,$(FLAVOUR)),1000 5859 30000,1000)
 e2e: export LARDER_REPLAY_NODE ?= $(if $(filter default,$(FLAVOUR)),5859,none)
-e2e: $(PROGRAMS) $(EBPF_PROGRAMS) $(B)/tests/bench/probe_cost $(LIB)/liblarder.a $(LIB)/liblarder.so.$(SOVERSION) $(E2E_TESTS)
+e2e: $(PROGRAMS) $(EBPF_PROGRAMS) $(PROBE_TESTS) $(B)/tests/bench/probe_cost $(LIB)/liblarder.a $(LIB)/liblarder.so.$(SOVERSION) $(E2E_TESTS)
 	$(Q)BIN=$(abspath $(BIN)) LARDER_TEST_TIMEOUT=600 tests/run-tests $(E2E_TESTS) $(E2E_SCRIPTS)
 
 # --- a program for each promise: tests/promises ---
@@ -42,7 +42,8 @@ TSAN_TIERS := tsan:unit-transport tsan:unit-engine tsan:unit-client tsan:unit-no
 	tsan:e2e-threads
 
 # the end-to-end programs in which the daemon's own threads meet
-e2e-threads: $(PROGRAMS) $(B)/tests/e2e/test_values $(B)/tests/e2e/test_writers
+e2e-threads: $(PROGRAMS) $(EBPF_PROGRAMS) \
+		$(addprefix $(B)/tests/e2e/,test_values test_writers test_counts)
 	$(Q)BIN=$(abspath $(BIN)) LARDER_TEST_TIMEOUT=900 tests/run-tests $(filter $(B)/tests/%,$^)
 
 check: deps

@@ -85,13 +85,27 @@ node_start || finish
 logged "what ended" "run-time value objects = 20 ended with the process: the saved value 500"
 same "saved again" 500 "$(element limits $objects)"
 same "other values ended, too" 0 "$(element limits $guarantee)"
-# an older layout: counters are new, limits are those of files and saved
-node_stop
+# an older layout (calico_12876): counters are new, limits are those of files and saved, what was
+# set at run time ends with a line
+update $objects 30
+becomes "once more" effective $objects 30
+check "a value of root's that no file hides" "$ctl" quota set other objects=7 --runtime
+node_stop KILL
 bpftool map create "$BPF/limits_1" type array key 4 value 8 entries 1 name limits_1
 rm "$BPF/limits_2"
 check "load" "$BIN/larder-bpf" -c "$WORK/larderd.conf" load
 says "which layout" "limits_1: of layout 1"
 node_start || finish
 same "refilled" 500 "$(element limits $objects)"
+same "in force" 500 "$(element effective $objects)"
+same "counters are new" 0 "$(field usage demo ops.PUT)"
+logged "old and new" \
+	"demo: the run-time value objects = 30 ended with the process: the saved value 500"
+logged "each of them" "tenant other: the run-time value objects = 7 ended"
+# what is written while nobody looks is nobody's
+node_stop
+update $objects 77
+node_start || finish
+same "written without a node" 500 "$(element effective $objects)"
 node_stop
 bpf_end

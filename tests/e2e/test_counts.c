@@ -2,8 +2,9 @@
 /*
  * Counts to the last one: four tenants put, get, look up and delete over tcp and shm, each with a
  * limit that refuses, and keep a journal of what they were told. The ledger (larderctl stats), the
- * BPF maps (bpftool), the exporter and the file view's .usage must then say what the journals say,
- * and the causes of payload must add up. What can not be had here (BPF, FUSE) is left out and told.
+ * BPF maps (bpftool), larder-acct, the exporter and the file view's .usage must then say what the
+ * journals say, and the causes of payload must add up. What can not be had here (BPF, FUSE) is left
+ * out and told.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -42,7 +43,7 @@ struct journal {
 static struct node node;
 static struct journal journal[TENANTS];
 static char bpf[300], view[300];	/* empty: not to be had */
-static pid_t view_pid;
+static pid_t view_pid, acct_pid;
 
 static uint64_t next(uint64_t *seed)
 {
@@ -166,7 +167,7 @@ static void work(void)
 	}
 }
 
-/* --- the five who tell ----------------------------------------------------------------------- */
+/* --- the six who tell ------------------------------------------------------------------------ */
 
 /* The output of a command, as JSON; NULL where it is none. */
 static json_t *run_json(const char *fmt, ...)
@@ -380,6 +381,38 @@ static void usage_files__say_what_the_journals_say(void **state)
 	}
 }
 
+static void acct__says_what_the_journals_say(void **state)
+{
+	json_t *doc, *all;
+
+	if (!acct_pid)
+		skip();
+	kill(acct_pid, SIGINT);
+	assert_int_equal(waitpid(acct_pid, NULL, 0), acct_pid);
+	acct_pid = 0;
+	doc = run_json("cat %s/acct", node.dir);
+	all = json_object_get(doc, "tenants");
+	assert_true(json_is_object(all));
+	for (unsigned t = 0; t < TENANTS; t++) {
+		const struct journal *j = &journal[t];
+		const json_t *o = json_object_get(all, j->tenant);
+		const json_t *ops = json_object_get(o, "ops");
+
+		same("larder-acct", j, "GET", number(ops, "GET"), j->gets);
+		same("larder-acct", j, "PUT", number(ops, "PUT"), j->puts);
+		same("larder-acct", j, "EXISTS", number(ops, "EXISTS"), j->exists);
+		same("larder-acct", j, "DELETE", number(ops, "DELETE"), j->deletes);
+		same("larder-acct", j, "hits", number(o, "get_hits"), j->hits);
+		same("larder-acct", j, "in", number(o, "bytes_in"), j->bytes_in);
+		same("larder-acct", j, "out", number(o, "bytes_out"), j->bytes_out);
+		same("larder-acct", j, "QUOTA", number(json_object_get(o, "status"), "QUOTA"),
+		     j->refused);
+		same("larder-acct", j, "refused", number(json_object_get(o, "refused"), "objects"),
+		     j->refused);
+	}
+	json_decref(doc);
+}
+
 /* --- start and stop -------------------------------------------------------------------------- */
 
 static void make_maps(void)
@@ -394,6 +427,36 @@ static void make_maps(void)
 		return;
 	printf("skipped: BPF maps can not be had here\n");
 	bpf[0] = '\0';
+}
+
+/* It counts from when it listens on. */
+static void start_acct(void)
+{
+	char acct[512], pid[16], out[400], log[400];
+
+	snprintf(acct, sizeof(acct), "%s/larder-acct", getenv("BIN"));
+	snprintf(pid, sizeof(pid), "%d", (int)node.pid);
+	snprintf(out, sizeof(out), "%s/acct", node.dir);
+	snprintf(log, sizeof(log), "%s/acct.log", node.dir);
+	acct_pid = fork();
+	if (acct_pid == 0) {
+		if (!freopen(out, "w", stdout) || !freopen(log, "w", stderr))
+			_exit(126);
+		execl(acct, "larder-acct", "--json", "-p", pid, "-C", node.control, (char *)NULL);
+		_exit(127);
+	}
+	for (unsigned i = 0; i < 400; i++) {
+		json_t *listening = run_json("grep -q listening %s && echo []", log);
+
+		json_decref(listening);
+		if (listening)
+			return;
+		if (waitpid(acct_pid, NULL, WNOHANG) != 0)
+			break;
+		sleep_ms(50);
+	}
+	printf("skipped: larder-acct can not be had here\n");
+	acct_pid = 0;
 }
 
 static void start_view(void)
@@ -438,6 +501,7 @@ static int setup(void **state)
 	}
 	node_start(&node);
 	start_view();
+	start_acct();
 	work();
 	settle();
 	/* the view's copy of the ledger is at most as old as this */
@@ -447,6 +511,10 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+	if (acct_pid) {
+		kill(acct_pid, SIGKILL);
+		waitpid(acct_pid, NULL, 0);
+	}
 	if (view_pid) {
 		kill(view_pid, SIGTERM);
 		waitpid(view_pid, NULL, 0);
@@ -464,6 +532,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ledger__says_what_the_journals_say),
 		cmocka_unit_test(bpftool__says_what_the_journals_say),
+		cmocka_unit_test(acct__says_what_the_journals_say),
 		cmocka_unit_test(exporter__says_what_the_journals_say),
 		cmocka_unit_test(usage_files__say_what_the_journals_say),
 	};
