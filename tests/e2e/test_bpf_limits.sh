@@ -9,7 +9,15 @@ printf '[limits]\nobjects = 1000\n' >>"$WORK/tenants.d/demo.conf"
 printf '[tenant]\nsecret_file = demo.secret\n' >"$WORK/tenants.d/other.conf"
 node_start || finish
 check "a namespace" "$ctl" ns create test
-logged() { check "the log tells $1" grep -qE "$2" "$WORK/log"; }
+# a value is in force before the log says so
+logged() {
+	local i
+	for i in $(seq 1 20); do
+		grep -qE "$2" "$WORK/log" && break
+		sleep 0.05
+	done
+	check "the log tells $1" grep -qE "$2" "$WORK/log"
+}
 same() { # same "what" WANTED GOT
 	if [ "$2" = "$3" ]; then ok; else bad "$1: $3, wanted $2"; fi
 }
