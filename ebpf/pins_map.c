@@ -37,8 +37,11 @@ enum pins_found pins_look(const struct pins *p, unsigned section, char *why, siz
 		(void)snprintf(why, size, "%s: what it is can not be told", path);
 		return PINS_OTHER;
 	}
-	if (info.type == BPF_MAP_TYPE_ARRAY && info.map_flags & BPF_F_MMAPABLE &&
-	    info.value_size == value_size && info.max_entries == entries) {
+	if (info.type != BPF_MAP_TYPE_ARRAY || !(info.map_flags & BPF_F_MMAPABLE)) {
+		(void)snprintf(why, size, "%s: not an array that can be mapped", path);
+		return PINS_OTHER;
+	}
+	if (info.value_size == value_size && info.max_entries == entries) {
 		(void)snprintf(why, size, "%s: %u elements of %u bytes, %s", path, entries,
 			       value_size, info.btf_id ? "fields have names" :
 			       "no BTF: fields have no names");

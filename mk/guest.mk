@@ -10,7 +10,8 @@ export GUEST_OUT GUEST_TREES
 
 # asked for inside the tools tree
 .PHONY: guest-programs
-guest-programs: $(PROGRAMS) $(EBPF_PROGRAMS) $(LIB)/liblarder.a $(UNIT_TESTS) $(CTL_TESTS) $(CONTRACT) \
+guest-programs: $(PROGRAMS) $(EBPF_PROGRAMS) $(PROBE_TESTS) $(LIB)/liblarder.a \
+	$(LIB)/liblarder.so.$(SOVERSION) $(UNIT_TESTS) $(CTL_TESTS) $(CONTRACT) \
 	$(addprefix $(B)/tests/e2e/,test_client test_values)
 
 .PHONY: guest-trees guest-build check-guest guest-shell

@@ -21,6 +21,8 @@ same() { # same "what" WANTED GOT
 }
 
 # --- root and bpftool ---
+same "the mount's mode" "750 root" "$(stat -c '%a %U' "$BPF")"
+same "the pins' mode" "640" "$(stat -c %a "$BPF"/*_2 | sort -u)"
 check "the settings are larderd's" load
 says "counters go on" "layout 2 are there and their counters go on"
 node_start || finish
@@ -91,6 +93,22 @@ works missing
 node_stop
 check "load over half of them" load
 says "anew" "6 of 7 maps are as they have to be: all are made again, and counters start anew"
+
+rm "$BPF/usage_2"
+bpftool map create "$BPF/usage_2" type array key 4 value 1536 entries 128 name usage_2
+node_start || finish
+logged "a map of another kind" "usage_2: not an array that can be mapped"
+works kind
+node_stop
+check "load over it" load
+says "which" "usage_2: not an array that can be mapped"
+says "anew" "6 of 7 maps"
+check "for a group" "$loader" -c "$conf" --group nogroup load
+same "the group's mount" "750 root:nogroup" "$(stat -c '%a %U:%G' "$BPF")"
+same "the group's pins" "640 nogroup" "$(stat -c '%a %G' "$BPF"/*_2 | sort -u)"
+code 1 "a group that is none" "$loader" -c "$conf" --group nosuch load
+says "which" "group nosuch: there is no such group"
+check "and back" "$loader" -c "$conf" --group root load
 
 # --- a loader that is killed ---
 for i in $(seq 1 20); do

@@ -69,6 +69,13 @@ EOF
 check "readings, one a line" python3 -c "import json, sys
 r = [json.loads(line) for line in open('$WORK/run')]
 assert len(r) == 4 and all('demo' in x['tenants'] for x in r)"
+code 1 "a tenant that is none" "$top" --dir "$BPF" --count 1 --tenant nobody
+says "which there are" "no tenant nobody: there are demo, "
+head -c 700 "$WORK/run" >"$WORK/cut"
+code 1 "a run that was cut off" "$boards/larder-chart" "$WORK/cut" "$WORK/cut.svg"
+says "what it is" "not what larder-bpf-top --json prints"
+code 1 "no run" "$boards/larder-chart" "$WORK/nowhere" "$WORK/cut.svg"
+says "no such file" "No such file"
 if command -v gnuplot >/dev/null; then
 	check "the chart" "$boards/larder-chart" "$WORK/run" "$WORK/run.svg"
 	check "is one" grep -q "demo" "$WORK/run.svg"

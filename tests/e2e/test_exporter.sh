@@ -108,5 +108,29 @@ check "told, too" grep -q "the node answers again" "$WORK/exporter.log"
 code 2 "arguments" "$exporter" stray
 code 1 "an address that is none" "$exporter" --listen nothing
 code 1 "an address in use" "$exporter" --listen "127.0.0.1:$EXPORTER_PORT"
+code 1 "no port" "$exporter" --listen 127.0.0.1:nothing
+code 1 "no host" "$exporter" --listen :16181
+says "what is wanted" "wanted HOST:PORT"
+
+# --- peers that are slow or make no sense cost others a wait with an end ---
+python3 - "$EXPORTER_PORT" >"$WORK/out" 2>&1 <<-'EOF' && ok || bad "peers: $(cat "$WORK/out")"
+	import socket, sys, time, urllib.request
+	port = int(sys.argv[1])
+	stalled = []
+	for part in (b'', b'GET /met', b'\xff' * 40, b'GET /metrics HTTP/1.1\r\nHost: x\r\n') * 5:
+	    s = socket.create_connection(('127.0.0.1', port))
+	    s.sendall(part)
+	    stalled.append(s)
+	start = time.monotonic()
+	page = urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics', timeout=25).read()
+	assert b'larder_up 1' in page, page[:200]
+	assert time.monotonic() - start < 20
+	long = socket.create_connection(('127.0.0.1', port))
+	long.sendall(b'GET /' + b'a' * 200000 + b' HTTP/1.1\r\n\r\n')
+	long.settimeout(20)
+	assert b'200 OK' not in long.recv(100)
+	page = urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics', timeout=25).read()
+	assert b'larder_up 1' in page
+EOF
 node_stop
 end
