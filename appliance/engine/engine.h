@@ -103,6 +103,9 @@ void engine_forgive(struct engine *e, uint64_t gap_ns);
  * CONFLICT (op->present), and gives op->object up. Wakes those who wait for the key.
  */
 void engine_commit(struct engine_reactor *r, struct larder_op *op);
+/* Another ttl for what @op (PUT or PUT_BEGIN) is filling, counted from now: for who learns it after
+ * the value. Nothing when the key was there already. */
+void engine_put_ttl(struct engine_reactor *r, const struct larder_op *op, uint32_t ttl_ms);
 /* Gives up: pages are free again, waiters get BUSY (PUT) or NOT_FOUND (GET). */
 void engine_abort(struct engine_reactor *r, struct larder_op *op);
 /* Drops the reference that GET (or PUT_BEGIN of a present key) took. */

@@ -101,7 +101,7 @@ int engine_get_told(struct engine_reactor *r, struct larder_op *op, uint32_t slo
 	return ENGINE_DONE;
 }
 
-static int stat_one(struct engine_reactor *r, const struct larder_op *op, uint32_t i, uint32_t ns,
+static int stat_one(struct engine_reactor *r, struct larder_op *op, uint32_t i, uint32_t ns,
 		    uint64_t now)
 {
 	struct engine *e = r->engine;
@@ -122,6 +122,7 @@ static int stat_one(struct engine_reactor *r, const struct larder_op *op, uint32
 	if (f.slot == RECORD_NONE)
 		return f.ambiguous ? LARDER_BAD_REQUEST : LARDER_NOT_FOUND;
 	engine_stat(e, f.slot, now, &op->stats[i]);
+	op->expire_ns = engine_record(e, f.slot)->expire_ns;
 	engine_unref(r, &e->objects[f.slot]);
 	return LARDER_OK;
 }

@@ -428,6 +428,22 @@ void engine_abort(struct engine_reactor *r, struct larder_op *op)
 		engine_put_fail(r, engine_slot(r->engine, o));
 }
 
+void engine_put_ttl(struct engine_reactor *r, const struct larder_op *op, uint32_t ttl_ms)
+{
+	struct engine *e = r->engine;
+	struct engine_object *o = op->object;
+	uint32_t shard = engine_shard_of(e, o->hash);
+
+	if (op->present)
+		return;
+	/* under no check yet: the commit computes it */
+	__atomic_store_n(&engine_record(e, engine_slot(e, o))->expire_ns,
+			 engine_now(r) + ttl_ms * NSEC_PER_MSEC, __ATOMIC_RELAXED);
+	engine_lock(e, shard);
+	o->flags |= OBJECT_TTL;
+	engine_unlock(e, shard);
+}
+
 /* The object is in the record file: now the index says so too. Returns those who waited. */
 static uint32_t put_publish(struct engine_reactor *r, struct larder_op *op, uint32_t slot,
 			    uint64_t now)

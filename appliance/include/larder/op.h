@@ -144,6 +144,7 @@ struct larder_op {
 
 	/* --- result: filled by the engine --- */
 	int status;			/* enum larder_status of the whole */
+	uint64_t expire_ns;		/* STAT: when the last key's ttl ends, 0 = never */
 	uint32_t leading_run;		/* EXISTS: keys found before the first absent one */
 	uint64_t count;			/* NS_FLUSH: objects; DELETE: deleted */
 	uint64_t bytes;			/* NS_FLUSH: bytes */
