@@ -10,7 +10,8 @@
  * struct larder_op, submits it, and writes the answer as the peer expects it; the engine can't tell
  * one codec from another.
  *
- * A listener has a codec, its connections keep it. native.c is the one of docs/protocol.md.
+ * A listener has a codec, its connections keep it. native.c is the one of docs/protocol.md,
+ * resp.c the one of Redis.
  */
 #ifndef LARDER_NODE_CODEC_H
 #define LARDER_NODE_CODEC_H
@@ -45,5 +46,6 @@ struct node_codec {
 };
 
 extern const struct node_codec node_codec_native;
+extern const struct node_codec node_codec_resp;
 
 #endif

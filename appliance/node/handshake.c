@@ -182,24 +182,29 @@ static int handshake_check(struct session *s, const struct wire_auth *auth, uint
 	return proven;
 }
 
-/* Who it is, and how long it may be silent. */
-static void handshake_identify(struct session *s)
+/* How long it may be silent. */
+static uint64_t handshake_keepalive(const struct session *s)
 {
 	const struct larder_node_config *c = &session_node(s)->config;
 	uint32_t wish = s->hs.keepalive_ms;
 
+	return (wish ? MIN(wish, c->keepalive_ms) : c->keepalive_ms) * NSEC_PER_MSEC;
+}
+
+static void handshake_identify(struct session *s)
+{
 	s->viewer = s->hs.viewer;
 	s->tenant = s->hs.claimed;
 	s->quota = s->viewer ? &session_node(s)->viewers : &s->tenant->quota;
 	s->slot = s->viewer ? LARDER_LEDGER_VIEW_TENANT : s->tenant->slot;
 	s->drr_index = s->viewer ? NODE_TENANTS_MAX : s->tenant->index;
-	s->keepalive_ns = (wish ? MIN(wish, c->keepalive_ms) : c->keepalive_ms) * NSEC_PER_MSEC;
 }
 
-static void handshake_complain(struct session *s)
+void node_session_turn_away(struct session *s)
 {
 	struct transport_peer peer = { .text = "?" };
 
+	node_count(&session_node(s)->ledger->node->auth_failures, 1);
 	if (s->conn->transport->ops->peer(s->conn, &peer) < 0)
 		strcpy(peer.text, "?");
 	node_reactor_complain(s->reactor, "%s: not let in: %s", peer.text,
@@ -207,25 +212,22 @@ static void handshake_complain(struct session *s)
 					      "its tenant is not known here");
 }
 
-/* Who it is is known: are there connections left for it, and memory? */
-static bool handshake_enter(struct session *s, const struct wire_header *h)
+int node_session_enter(struct session *s, char *why, size_t size)
 {
-	char text[160];
-
+	handshake_identify(s);
 	if (!node_quota_claim(s->quota, LARDER_LIMIT_connections, 1)) {
 		node_admit_refused(s, LARDER_LIMIT_connections);
-		snprintf(text, sizeof(text),
-			 "over the limit connections of %s, which is %llu: close one",
-			 s->viewer ? "all viewers" : "the tenant",
-			 (unsigned long long)quota_limit(s->quota, LARDER_LIMIT_connections));
-		handshake_refuse(s, h, LARDER_QUOTA, text);
-		return false;
+		(void)snprintf(why, size,
+			       "over the limit connections of %s, which is %llu: close one",
+			       s->viewer ? "all viewers" : "the tenant", (unsigned long long)
+			       quota_limit(s->quota, LARDER_LIMIT_connections));
+		return LARDER_QUOTA;
 	}
 	if (node_session_establish(s) == 0)
-		return true;
+		return LARDER_OK;
 	node_quota_give(s->quota, LARDER_LIMIT_connections, 1);
-	handshake_refuse(s, h, LARDER_NO_SPACE, "the node has no memory for a session");
-	return false;
+	(void)snprintf(why, size, "the node has no memory for a session");
+	return LARDER_NO_SPACE;
 }
 
 static void handshake_auth(struct session *s, const struct wire_header *h,
@@ -233,7 +235,8 @@ static void handshake_auth(struct session *s, const struct wire_header *h,
 {
 	struct larder_node *n = session_node(s);
 	struct wire_welcome welcome = { .boot_nonce = n->boot_nonce };
-	int length = handshake_check(s, auth, message_len, welcome.mac);
+	int length = handshake_check(s, auth, message_len, welcome.mac), status;
+	char why[160];
 
 	if (length < 0) {
 		node_reactor_complain(s->reactor, "a peer is turned away: its secret can not be "
@@ -242,15 +245,17 @@ static void handshake_auth(struct session *s, const struct wire_header *h,
 		return;
 	}
 	if (length == 0) {
-		node_count(&n->ledger->node->auth_failures, 1);
-		handshake_complain(s);
+		node_session_turn_away(s);
 		handshake_refuse(s, h, LARDER_DENIED,
 				 "the tenant is not known here, or its secret is another");
 		return;
 	}
-	handshake_identify(s);
-	if (!handshake_enter(s, h))
+	status = node_session_enter(s, why, sizeof(why));
+	if (status != LARDER_OK) {
+		handshake_refuse(s, h, status, why);
 		return;
+	}
+	s->keepalive_ns = handshake_keepalive(s);
 	welcome.max_value_bytes = n->config.max_value_bytes;
 	welcome.max_region_bytes = s->one_sided ? n->config.max_region_bytes : 0;
 	welcome.max_message = s->max_message;

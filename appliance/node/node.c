@@ -9,6 +9,7 @@
 #include <larder/node.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ LARDER_PUBLIC void larder_node_config_defaults(struct larder_node_config *config
 		.max_regions = 64,
 		.verify_commit = true,
 		.viewer_uid = -1,
+		.resp = { .verify = true, .exists_lease_ms = 5000, .wait_ms = 5000 },
 		.seed = 1,
 	};
 }
@@ -75,6 +77,13 @@ static const char *node_config_fault(const struct larder_node_config *c)
 		return "max_regions must be at most 4,096";
 	if (c->lease_max_ms < 1)
 		return "lease_max must be at least 1 ms";
+	if (c->resp.ns && (strlen(c->resp.ns) < 1 || strlen(c->resp.ns) > LARDER_NS_NAME_MAX ||
+			   strchr(c->resp.ns, ':')))
+		return "the namespace of RESP must have 1 to 128 bytes, and no ':'";
+	if (c->resp.default_tenant && strlen(c->resp.default_tenant) > LARDER_TENANT_NAME_MAX)
+		return "the default tenant of RESP must have at most 32 bytes";
+	if (c->resp.wait_ms < 1)
+		return "RESP commands must wait at least 1 ms";
 	return NULL;
 }
 
@@ -175,6 +184,16 @@ static int node_open_parts(struct larder_node *n)
 	return r;
 }
 
+/* Their lengths were checked. */
+static void node_copy_resp(struct larder_node *n, const struct larder_resp_config *c)
+{
+	(void)snprintf(n->resp_ns, sizeof(n->resp_ns), "%s", c->ns ? c->ns : "auto");
+	(void)snprintf(n->resp_tenant, sizeof(n->resp_tenant), "%s",
+		       c->default_tenant ? c->default_tenant : "");
+	n->config.resp.ns = n->resp_ns;
+	n->config.resp.default_tenant = n->resp_tenant;
+}
+
 LARDER_PUBLIC int larder_node_open(const struct larder_node_config *config,
 				   struct larder_node **ret)
 {
@@ -195,6 +214,7 @@ LARDER_PUBLIC int larder_node_open(const struct larder_node_config *config,
 		n->log = *config->log;
 	if (config->boot_id)
 		strncpy(n->boot_id, config->boot_id, sizeof(n->boot_id) - 1);
+	node_copy_resp(n, &config->resp);
 	n->config.log = &n->log;
 	n->config.boot_id = n->boot_id;
 	n->config.environment = NULL;	/* copied into clock and random */

@@ -57,6 +57,7 @@ struct tenant {
 	struct node_share *shares;	/* control thread: see shares.c */
 	size_t n_shares;
 	struct quota quota;
+	uint64_t resp_dropped;		/* atomic: refusals that its RESP clients were not told */
 };
 
 struct node_tenants {
@@ -143,6 +144,8 @@ struct larder_node {
 	struct secure_random random;
 	struct larder_log log;
 	char boot_id[64];
+	char resp_ns[LARDER_NS_NAME_MAX + 1];
+	char resp_tenant[LARDER_TENANT_NAME_MAX + 1];
 	struct ledger *ledger;
 	struct engine *engine;
 	struct node_tenants tenants;
@@ -154,6 +157,7 @@ struct larder_node {
 	uint64_t start_ns;
 	uint32_t page_size;
 	int port;
+	int resp_port;
 
 	pthread_mutex_t listed_lock;
 	struct list listed;		/* session.listed_link: open sessions, oldest first */

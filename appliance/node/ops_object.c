@@ -260,7 +260,8 @@ static void get_found(struct request *r)
 	}
 	if (r->op.flags & LARDER_F_VERIFY) {
 		r->verify_checks = NULL;
-		node_verify_start(r, r->op.object, get_verified);
+		node_verify_start(r, r->op.object, 0, engine_object_length(r->op.object),
+				  get_verified);
 		return;
 	}
 	get_move(r);

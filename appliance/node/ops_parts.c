@@ -311,7 +311,7 @@ static void commit_check(struct request *r)
 		return;
 	}
 	r->verify_checks = p->op.checks;
-	node_verify_start(r, p->op.object, commit_verified);
+	node_verify_start(r, p->op.object, 0, p->length, commit_verified);
 }
 
 static void abort_now(struct request *r)

@@ -105,6 +105,10 @@ static uint32_t payload_place(struct session *s, uint32_t want, void **ret_data)
 		*ret_data = s->reactor->discard;
 		return want;
 	}
+	if (r->transfer.sink) {
+		*ret_data = r->transfer.sink;
+		return s->rx_out == 0 ? MIN(want, r->transfer.sink_bytes) : 0;
+	}
 	if (engine_object_iov(r->transfer.object, r->transfer.offset + r->transfer.posted, want,
 			      &iov, 1, &bytes) != 1)
 		return 0;

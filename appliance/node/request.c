@@ -21,13 +21,14 @@ static const uint16_t request_ways[REQUEST_STATES] = {
 	[REQUEST_FREE] = TO(BODY) | TO(STARTED),
 	[REQUEST_BODY] = TO(STARTED) | TO(FREE),
 	[REQUEST_STARTED] = TO(ENGINE) | TO(REGION) | TO(YIELD) | TO(PARTS) | TO(PULL) |
-			    TO(PUSH) | TO(VERIFY) | TO(REPLY) | TO(FREE),
+			    TO(PUSH) | TO(VERIFY) | TO(REST) | TO(REPLY) | TO(FREE),
 	[REQUEST_ENGINE] = TO(STARTED) | TO(FREE),
 	[REQUEST_REGION] = TO(STARTED) | TO(FREE),
 	[REQUEST_YIELD] = TO(STARTED) | TO(FREE),
 	[REQUEST_PARTS] = TO(STARTED) | TO(FREE),
 	[REQUEST_PULL] = TO(STARTED) | TO(FREE),
 	[REQUEST_PUSH] = TO(STARTED) | TO(FREE),
+	[REQUEST_REST] = TO(STARTED) | TO(FREE),
 	[REQUEST_VERIFY] = TO(STARTED) | TO(FREE),
 	/* STARTED: cancelled before its first byte left, so it gets another reply */
 	[REQUEST_REPLY] = TO(FREE) | TO(STARTED),
@@ -57,9 +58,8 @@ void node_request_begin(struct request *r, uint8_t opcode, bool control)
 	r->status = LARDER_OK;
 	r->cancelled = r->expired = r->lost = r->segs_held = r->stranded = false;
 	r->out = 0;
-	r->payload = 0;
-	r->inbound = 0;
-	r->moved = 0;
+	r->payload = r->inbound = r->moved = 0;
+	r->trailer = NULL;
 	s->began++;
 	r->put = NULL;
 	r->gauge = NULL;
@@ -108,7 +108,7 @@ static void request_note_hold(struct request *r, const struct larder_op *op)
 {
 	if (op != &r->op || op->status != LARDER_OK)
 		return;
-	if (op->opcode == LARDER_OP_PUT)
+	if (op->opcode == LARDER_OP_PUT || op->opcode == LARDER_OP_PUT_BEGIN)
 		r->hold = HOLD_FILLING;
 	else if (op->opcode == LARDER_OP_GET)
 		r->hold = HOLD_REFERENCE;

@@ -35,6 +35,7 @@ enum request_state {
 	REQUEST_PARTS,		/* COMMIT or ABORT waits for parts under way */
 	REQUEST_PULL,		/* bytes come into pages: read from regions or received inline */
 	REQUEST_PUSH,		/* bytes go from pages into regions */
+	REQUEST_REST,		/* its value is in, the rest of its command is awaited */
 	REQUEST_VERIFY,		/* pages are compared with their checks, a slice a turn */
 	REQUEST_REPLY,		/* its reply waits to be sent, or is on its way */
 	REQUEST_STATES
@@ -62,6 +63,9 @@ struct transfer {
 	bool is_inline;
 	bool stop;			/* post no more; over when the last piece is back */
 	bool checked;			/* feed `crc` as bytes arrive */
+	/* not NULL: bytes are only checked, each piece in this memory, nothing is kept */
+	uint8_t *sink;
+	uint32_t sink_bytes;
 	int error;			/* of the first piece that failed */
 	struct check_stream crc;
 };
@@ -94,6 +98,7 @@ struct request {
 	uint32_t reply_len;
 	bool reply_posted;
 	uint64_t payload;		/* bytes that follow the reply, from transfer.object */
+	const char *trailer;		/* NULL, or what follows the payload */
 	uint64_t inbound;		/* bytes of payload that come with it */
 
 	struct wire_request wire;	/* native: decoded; points into message */
@@ -103,7 +108,8 @@ struct request {
 	struct larder_stat stat;
 	struct transfer transfer;
 	struct session_put *put;	/* parts, commit, abort */
-	uint64_t verified;		/* VERIFY: bytes compared so far */
+	uint64_t verified;		/* VERIFY: compared up to here */
+	uint64_t verify_end;
 	const uint32_t *verify_checks;	/* NULL: those of the object */
 	struct engine_object *verify_object;
 	uint32_t verify_block;		/* the last one that was looked at */
@@ -143,14 +149,17 @@ int node_transfer_hold_segs(struct request *r);
 void node_transfer_drop_segs(struct request *r);
 uint32_t node_transfer_post(struct request *r, uint32_t budget);
 void node_transfer_event(struct session *s, const struct transport_event *ev);
+/* The next bytes of an inline payload came together with its frame: copies them into their place.
+ * Its end may be reached by that. */
+void node_transfer_copy(struct request *r, const uint8_t *data, uint64_t length);
 /* A piece of an inline payload landed in pages (or, @status < 0, never will). */
 void node_transfer_landed(struct request *r, const void *data, uint32_t length, int status);
 /* Post nothing more. Over at once when nothing is under way. */
 void node_transfer_stop(struct request *r);
 bool node_transfer_is_whole(const struct request *r);
-/* Compares pages with checks, a slice a turn; r->verify_bad tells. */
-void node_verify_start(struct request *r, struct engine_object *object,
-		       void (*next)(struct request *));
+/* Compares the pages of a range with their checks, a slice a turn; r->verify_bad tells. */
+void node_verify_start(struct request *r, struct engine_object *object, uint64_t offset,
+		       uint64_t length, void (*next)(struct request *));
 uint32_t node_verify_slice(struct request *r, uint32_t budget);
 
 /* reply.c */

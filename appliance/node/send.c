@@ -9,6 +9,7 @@
  * nothing is copied for it.
  */
 #include <errno.h>
+#include <string.h>
 
 #include <larder/probes.h>
 
@@ -38,8 +39,11 @@ static uint32_t send_describe(struct request *r, uint32_t budget, struct iovec *
 	if (!r->reply_posted)
 		iov[n++] = (struct iovec){ .iov_base = r->reply, .iov_len = r->reply_len };
 	if (want > 0)
-		n += engine_object_iov(t->object, t->offset + t->posted, want, iov + n, max - n,
+		n += engine_object_iov(t->object, t->offset + t->posted, want, iov + n, max - n - 1,
 				       &bytes);
+	if (r->trailer && t->posted + bytes == r->payload)
+		iov[n++] = (struct iovec){ .iov_base = (void *)r->trailer,
+					   .iov_len = strlen(r->trailer) };
 	*ret_payload = (uint32_t)bytes;
 	return n;
 }

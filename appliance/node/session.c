@@ -179,16 +179,21 @@ void node_session_close(struct session *s, bool drain)
 		log_err(&session_node(s)->log, "a connection can not be ended: %s", strerror(-r));
 }
 
-void node_session_refuse(struct session *s, const char *why)
+void node_session_blame(struct session *s, const char *why)
 {
 	struct transport_peer peer = { .text = "?" };
 
-	if (s->state >= SESSION_CLOSING)
-		return;
 	if (s->conn->transport->ops->peer(s->conn, &peer) < 0)
 		strcpy(peer.text, "?");
 	node_count(&session_node(s)->ledger->node->protocol_errors, 1);
 	node_reactor_complain(s->reactor, "%s: closed: %s", peer.text, why);
+}
+
+void node_session_refuse(struct session *s, const char *why)
+{
+	if (s->state >= SESSION_CLOSING)
+		return;
+	node_session_blame(s, why);
 	node_session_close(s, false);
 }
 
@@ -323,6 +328,8 @@ void node_session_scan(struct session *s, uint64_t now)
 			session_expire(s, "silent for longer than the keepalive time");
 		else if (s->out > 0 && now - s->progress_ns >= stall_ns)
 			session_expire(s, "a transfer made no progress");
+		else if (s->frame_ns && now - s->frame_ns >= stall_ns)
+			session_expire(s, "a command did not arrive whole in time");
 		break;
 	case SESSION_CLOSING:
 		/* its last words are not read: end it without them */
@@ -342,6 +349,7 @@ void node_session_forgive(struct session *s, uint64_t gap_ns)
 	s->heard_ns += gap_ns;
 	s->progress_ns += gap_ns;
 	s->handshake_ns += gap_ns;
+	s->frame_ns += s->frame_ns ? gap_ns : 0;
 }
 
 bool node_session_reap(struct session *s)

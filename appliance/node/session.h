@@ -92,6 +92,7 @@ struct session {
 	struct reactor *reactor;
 	struct transport_conn *conn;
 	const struct node_codec *codec;
+	void *codec_own;		/* the codec's */
 	const struct transport_limits *limits;
 	struct tenant *tenant;		/* NULL for a viewer */
 	struct quota *quota;		/* of the tenant, or of all viewers */
@@ -106,6 +107,7 @@ struct session {
 	uint64_t progress_ns;		/* something that was under way went on */
 	uint64_t handshake_ns;		/* the handshake's deadline */
 	uint64_t keepalive_ns;		/* silence that ends it */
+	uint64_t frame_ns;		/* since when there is half a command; 0 = none */
 
 	uint64_t turn;			/* drr: the turn that turn_bytes is of */
 	uint32_t turn_bytes;
@@ -152,6 +154,8 @@ bool node_session_post_rx(struct session *s, void *data, uint32_t length, uint64
 void node_session_close(struct session *s, bool drain);
 /* As close, for a peer that broke the protocol: counted, and one line says @why. */
 void node_session_refuse(struct session *s, const char *why);
+/* Counts and tells that the peer broke the protocol; whoever calls it ends the session. */
+void node_session_blame(struct session *s, const char *why);
 /* The handshake is over: takes the block. 0 or -ENOMEM. */
 int node_session_establish(struct session *s);
 /* Frees the session when nothing holds it any more. True when it did. */
@@ -172,6 +176,13 @@ void node_session_kick(struct session *s);
 void node_handshake_message(struct session *s, const struct wire_header *h, const void *body,
 			    uint32_t message_len);
 void node_handshake_sent(struct session *s, int status);
+/*
+ * s->hs.claimed (or viewer) has proved who it is: takes its connection's place among its limits and
+ * what an open session has. LARDER_OK, or a status and a sentence in @why.
+ */
+int node_session_enter(struct session *s, char *why, size_t size);
+/* It has not: counted, and one line tells. */
+void node_session_turn_away(struct session *s);
 
 /* native.c */
 void node_native_open(struct session *s);	/* the handshake is over */

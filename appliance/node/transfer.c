@@ -38,6 +38,7 @@ void node_transfer_start(struct request *r, enum request_state direction,
 	t->stop = false;
 	t->error = 0;
 	t->checked = checked;
+	t->sink = NULL;
 	r->next = next;
 	node_request_move(r, direction);
 	larder_probe4(op_phase, request_probe_op(r), s->slot, r->opcode, LARDER_PHASE_DATA);
@@ -199,6 +200,29 @@ static void transfer_feed_pages(struct transfer *t, uint32_t length)
 	}
 }
 
+void node_transfer_copy(struct request *r, const uint8_t *data, uint64_t length)
+{
+	struct transfer *t = &r->transfer;
+	uint64_t at = 0;
+
+	while (at < length && !t->sink) {
+		struct iovec iov;
+		uint64_t bytes = 0;
+
+		if (engine_object_iov(t->object, t->offset + t->done + at, length - at, &iov, 1,
+				      &bytes) != 1)
+			break;	/* can't be: the range lies inside the object */
+		memcpy(iov.iov_base, data + at, bytes);
+		at += bytes;
+	}
+	if (t->checked)
+		check_stream_feed(&t->crc, data, length);
+	node_account_bytes(r, length);
+	t->posted += length;
+	t->done += length;
+	transfer_try_finish(r);
+}
+
 /* One piece is back. @data: where it lies when that is one place, else NULL. */
 static void transfer_piece_done(struct request *r, const void *data, uint32_t length, int status)
 {
@@ -231,11 +255,12 @@ void node_transfer_landed(struct request *r, const void *data, uint32_t length, 
 	transfer_piece_done(r, data, length, status);
 }
 
-void node_verify_start(struct request *r, struct engine_object *object,
-		       void (*next)(struct request *))
+void node_verify_start(struct request *r, struct engine_object *object, uint64_t offset,
+		       uint64_t length, void (*next)(struct request *))
 {
 	r->verify_object = object;
-	r->verified = 0;
+	r->verified = ALIGN_DOWN(offset, LARDER_CHECK_BLOCK);
+	r->verify_end = offset + length;
 	r->verify_bad = false;
 	r->next = next;
 	node_request_move(r, REQUEST_VERIFY);
@@ -248,7 +273,7 @@ uint32_t node_verify_slice(struct request *r, uint32_t budget)
 	uint64_t length = engine_object_length(o);
 	uint32_t used = 0;
 
-	while (used < budget && r->verified < length && !r->verify_bad) {
+	while (used < budget && r->verified < r->verify_end && !r->verify_bad) {
 		uint32_t block = (uint32_t)(r->verified / LARDER_CHECK_BLOCK);
 		uint32_t want, expected, crc = 0, at = 0;
 
@@ -271,7 +296,7 @@ uint32_t node_verify_slice(struct request *r, uint32_t budget)
 		r->verified += want;
 		used += want;
 	}
-	if (r->verified < length && !r->verify_bad)
+	if (r->verified < r->verify_end && !r->verify_bad)
 		return used;
 	list_remove(&r->queue);
 	node_request_move(r, REQUEST_STARTED);

@@ -30,6 +30,20 @@ extern "C" {
 
 struct larder_node;
 
+/* Listeners "resp://": the Redis protocol. See larder-lmcache(7) for what each is good for. */
+struct larder_resp_config {
+	/* Where every key belongs; NULL or "auto": LMCache's keys to one named after their model,
+	 * others to "resp". Copied. */
+	const char *ns;
+	/* Who "AUTH password" without a user is; NULL or "": nobody. Copied. */
+	const char *default_tenant;
+	bool drop;		/* a refusal looks like done, or not there, and is counted */
+	bool verify;		/* compares pages with their checks before a GET is answered */
+	uint32_t exists_lease_ms;	/* EXISTS keeps what it found for so long; 0 = not */
+	uint32_t wait_ms;	/* how long a command waits for another writer of its key */
+	uint32_t idle_ms;	/* silence that ends a connection; 0 = none does */
+};
+
 struct larder_node_config {
 	struct larder_memory *memory;		/* stays the caller's; outlives the node */
 	const struct larder_environment *environment;	/* NULL: the kernel's; copied */
@@ -56,6 +70,7 @@ struct larder_node_config {
 	uint32_t max_regions;			/* per connection */
 	bool verify_commit;			/* CRC a PUT before it becomes visible; true */
 	long viewer_uid;			/* uid that may be viewer beside 0; -1 = none */
+	struct larder_resp_config resp;
 	uint64_t seed;				/* of sampling; any number */
 };
 
@@ -154,14 +169,20 @@ uint32_t larder_node_connections(struct larder_node *node, struct larder_node_co
 				 uint32_t size);
 
 /* "tcp://127.0.0.1:16180", "shm:///run/larder/larder.sock", "rdma://192.0.2.1:16180",
- * "loop://name". Every reactor listens, on rdma the first alone; rdma registers the node's memory.
+ * "loop://name", "resp://127.0.0.1:6379" (the Redis protocol, over tcp). Every reactor listens, on
+ * rdma the first alone; rdma registers the node's memory.
  * 0 or -errno; the log says what is wrong with it. */
 int larder_node_listen(struct larder_node *node, const char *url);
+/* The same on a TCP socket that listens already ("tcp" or "resp" is spoken there). @fd stays the
+ * caller's: it may be closed after this. */
+int larder_node_listen_fd(struct larder_node *node, const char *scheme, int fd);
 /* Could it be listened on, as far as its spelling tells? Touches nothing. 0, or -errno and a
  * sentence in *@ret_why. */
 int larder_node_listen_check(const char *url, const char **ret_why);
 /* The port that "tcp://127.0.0.1:0" got, 0 when there is none. */
 int larder_node_port(const struct larder_node *node);
+/* Likewise of "resp://127.0.0.1:0". */
+int larder_node_resp_port(const struct larder_node *node);
 
 /*
  * One turn of one reactor. Returns how much it did (0 = idle) or -errno when the reactor is broken
