@@ -50,6 +50,8 @@ static int check_listeners(struct daemon *d)
 
 	if (!r)
 		r = check_addresses(d, CONFIG_listen_rdma, "rdma");
+	if (!r)
+		r = check_addresses(d, CONFIG_listen_resp, "resp");
 	if (!r && shm[0])
 		r = check_address(d, CONFIG_listen_shm, "shm", shm);
 	if (!r && strlen(control) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {

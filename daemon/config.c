@@ -291,6 +291,12 @@ int config_validate(struct config *c)
 			c, -EINVAL,
 			"%s: log.level: \"%s\" is none of err, warning, notice, info, debug",
 			c->value[CONFIG_log_level].origin, config_string(c, CONFIG_log_level));
+	if (strcmp(config_string(c, CONFIG_resp_on_refusal), "error") != 0 &&
+	    strcmp(config_string(c, CONFIG_resp_on_refusal), "drop") != 0)
+		return config_fail(c, -EINVAL,
+				   "%s: resp.on_refusal: \"%s\" is neither error nor drop",
+				   c->value[CONFIG_resp_on_refusal].origin,
+				   config_string(c, CONFIG_resp_on_refusal));
 	if (size < page)
 		return config_fail(c, -EINVAL, "%s: memory.size: %s is less than one page of %s",
 				   c->value[CONFIG_memory_size].origin,

@@ -67,6 +67,8 @@ void daemon_memory_config(struct daemon *d, struct larder_memory_config *m);
  * signal ended it on the way.
  */
 int daemon_start(struct daemon *d);
+/* listen.c: a step of it. LARDERD_EXIT_*. */
+int daemon_listen(struct daemon *d);
 void daemon_stop(struct daemon *d);
 
 /* The control thread: signals, control socket, watchdog, until a stop is done. LARDERD_EXIT_*. */

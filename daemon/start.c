@@ -23,7 +23,6 @@
 /* How long a start may go on without another sign of life: at the slowest seen, four times over. */
 #define START_EXTEND_US 60000000ull
 #define START_RECORD_NS 10000ull	/* to look at one record */
-#define START_REGISTER_GB_US 4000000ull	/* to register one GiB with a device */
 
 int daemon_read_config(const struct daemon_arguments *a, struct config *c)
 {
@@ -180,6 +179,15 @@ static int start_node(struct daemon *d)
 	n.max_regions = (uint32_t)config_number(c, CONFIG_node_max_regions);
 	n.verify_commit = config_number(c, CONFIG_node_verify_commit);
 	n.viewer_uid = start_viewer_uid(c);
+	n.resp = (struct larder_resp_config){
+		.ns = config_string(c, CONFIG_resp_namespace),
+		.default_tenant = config_string(c, CONFIG_resp_default_tenant),
+		.drop = strcmp(config_string(c, CONFIG_resp_on_refusal), "drop") == 0,
+		.verify = config_number(c, CONFIG_resp_verify),
+		.exists_lease_ms = (uint32_t)config_number(c, CONFIG_resp_exists_lease),
+		.wait_ms = (uint32_t)config_number(c, CONFIG_resp_wait),
+		.idle_ms = (uint32_t)config_number(c, CONFIG_resp_idle_timeout),
+	};
 	/* the reactors and the control thread count, each in rows of its own */
 	bpf_maps_open(config_string(c, CONFIG_ledger_bpf), n.reactors + 1, &d->log, &d->bpf_maps);
 	n.ledger_maps = d->bpf_maps.there ? d->bpf_maps.map : NULL;
@@ -195,60 +203,6 @@ static int start_node(struct daemon *d)
 	    (unsigned long long)stats.rebuilt_objects, (unsigned long long)stats.dropped_records,
 	    (unsigned long long)stats.bytes_per_object);
 	return LARDERD_EXIT_OK;
-}
-
-static int start_listen_one(struct daemon *d, const char *scheme, const char *address)
-{
-	char url[4200];
-	int r;
-
-	(void)snprintf(url, sizeof(url), "%s://%s", scheme, address);
-	r = larder_node_listen(d->node, url);
-	if (r)
-		return r;
-	if (strcmp(scheme, "tcp") == 0)
-		say(&d->log, LARDER_LOG_INFO, "listening on %s (port %d)", url,
-		    larder_node_port(d->node));
-	else
-		say(&d->log, LARDER_LOG_INFO, "listening on %s", url);
-	return 0;
-}
-
-/* @must: one that can not be listened on ends the start. */
-static int start_listen_all(struct daemon *d, enum config_id id, const char *scheme, bool must)
-{
-	char list[1024];
-	char *save = NULL;
-
-	if (snprintf(list, sizeof(list), "%s", config_string(&d->config, id)) >=
-	    (int)sizeof(list)) {
-		say(&d->log, LARDER_LOG_ERR, "listen.%s: longer than %zu bytes", scheme,
-		    sizeof(list));
-		return LARDERD_EXIT_LISTEN;
-	}
-	for (char *a = strtok_r(list, " \t", &save); a; a = strtok_r(NULL, " \t", &save))
-		if (start_listen_one(d, scheme, a) && must)
-			return LARDERD_EXIT_LISTEN;
-	return LARDERD_EXIT_OK;
-}
-
-static int start_listen(struct daemon *d)
-{
-	const char *shm = config_string(&d->config, CONFIG_listen_shm);
-	int r = start_listen_all(d, CONFIG_listen_tcp, "tcp", true);
-
-	if (r == LARDERD_EXIT_OK && shm[0] && start_listen_one(d, "shm", shm))
-		r = LARDERD_EXIT_LISTEN;
-	if (r == LARDERD_EXIT_OK && config_string(&d->config, CONFIG_listen_rdma)[0]) {
-		struct larder_memory_info info;
-
-		larder_memory_get_info(d->memory, &info);
-		(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=Registering memory",
-				 START_EXTEND_US + (unsigned long long)(info.arena_bytes >> 30) *
-							   START_REGISTER_GB_US);
-	}
-	/* last: it registers memory, and a device that is not there keeps nobody else out */
-	return r ? r : start_listen_all(d, CONFIG_listen_rdma, "rdma", false);
 }
 
 static int start_tenants(struct daemon *d)
@@ -293,7 +247,7 @@ int daemon_start(struct daemon *d)
 	r = start_tenants(d);
 	if (r)
 		return r;
-	r = start_listen(d);
+	r = daemon_listen(d);
 	if (r)
 		return r;
 	r = reactors_start(d->node, (uint32_t)config_number(&d->config, CONFIG_node_reactors),

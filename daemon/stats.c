@@ -101,18 +101,26 @@ json_t *daemon_why(struct daemon *d, const json_t *request, int *ret_status)
 	return o;
 }
 
+static void stats_addresses(char *text, size_t size, const char *scheme, const char *addresses)
+{
+	char list[1024], *save = NULL;
+
+	(void)snprintf(list, sizeof(list), "%s", addresses);
+	for (char *a = strtok_r(list, " \t", &save); a; a = strtok_r(NULL, " \t", &save)) {
+		size_t len = strlen(text);
+
+		(void)snprintf(text + len, size - len, "%s%s://%s", len ? "," : "", scheme, a);
+	}
+}
+
 /* Where it listens, by commas: "tcp://127.0.0.1:16180,shm:///run/larder/larder.sock". */
 static json_t *stats_listen(const struct daemon *d)
 {
 	const char *shm = config_string(&d->config, CONFIG_listen_shm);
-	char text[1536] = "", tcp[1024], *save = NULL;
+	char text[2560] = "";
 
-	(void)snprintf(tcp, sizeof(tcp), "%s", config_string(&d->config, CONFIG_listen_tcp));
-	for (char *a = strtok_r(tcp, " \t", &save); a; a = strtok_r(NULL, " \t", &save)) {
-		size_t len = strlen(text);
-
-		(void)snprintf(text + len, sizeof(text) - len, "%stcp://%s", len ? "," : "", a);
-	}
+	stats_addresses(text, sizeof(text), "tcp", config_string(&d->config, CONFIG_listen_tcp));
+	stats_addresses(text, sizeof(text), "resp", config_string(&d->config, CONFIG_listen_resp));
 	if (shm[0]) {
 		size_t len = strlen(text);
 

@@ -48,6 +48,7 @@ WRAP(json_t *, json_integer, (json_int_t n), (n), NULL)
 WRAP(json_t *, json_string, (const char *s), (s), NULL)
 WRAP(char *, json_dumps, (const json_t *j, size_t flags), (j, flags), NULL)
 WRAP(int, sd_bus_new, (sd_bus **ret), (ret), -error)
+WRAP(int, sd_listen_fds_with_names, (int unset, char ***names), (unset, names), -error)
 WRAP(int, sd_event_new, (sd_event **ret), (ret), -error)
 WRAP(int, sd_event_add_io, (sd_event *e, sd_event_source **s, int fd, uint32_t events,
 			    sd_event_io_handler_t fn, void *user), (e, s, fd, events, fn, user),
