@@ -75,6 +75,27 @@ static void store_messages(const char *root, const char *folder, const struct sa
 	}
 }
 
+static const struct {
+	const char *name;
+	const char *data;
+} resp_seeds[] = {
+	{ "set", "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n" },
+	{ "set-options", "*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n$2\r\nEX\r\n"
+			 "$2\r\n10\r\n$2\r\nNX\r\n" },
+	{ "pipeline", "*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*0\r\n*-1\r\n"
+		      "*1\r\n$4\r\nQUIT\r\n" },
+	{ "auth", "*3\r\n$4\r\nAUTH\r\n$4\r\ndemo\r\n$6\r\nsecret\r\n" },
+	{ "http", "GET / HTTP/1.1\r\nHost: x\r\n\r\n" },
+	{ "inline", "PING\r\n" },
+	{ "half", "*2\r\n$3\r\nGET\r\n$1000\r\nabc" },
+	{ "too-many", "*1048577\r\n" },
+	{ "too-long", "*1\r\n$536870913\r\n" },
+	{ "wrong-length", "*1\r\n$2\r\nPING\r\n" },
+	{ "key-single", "llama@8@3@00ffab@bfloat16@tags" },
+	{ "key-multi", "prefix@meta/llama@0000000a@f@00ffab@salt" },
+	{ "pattern", "a*[b-d]?\\*xabcbc*x" },
+};
+
 int main(int argc, char **argv)
 {
 	static char key[LARDER_KEY_MAX + 1];
@@ -87,6 +108,9 @@ int main(int argc, char **argv)
 	store_messages(argv[1], "fuzz_wire_reply", sample_replies, ARRAY_SIZE(sample_replies));
 	for (size_t i = 0; i < ARRAY_SIZE(key_seeds); i++)
 		store(argv[1], "fuzz_key", key_seeds[i].name, key_seeds[i].data, key_seeds[i].len);
+	for (size_t i = 0; i < ARRAY_SIZE(resp_seeds); i++)
+		store(argv[1], "fuzz_resp", resp_seeds[i].name, resp_seeds[i].data,
+		      strlen(resp_seeds[i].data));
 	memset(key, 'k', sizeof(key));
 	store(argv[1], "fuzz_key", "name-255", key, LARDER_KEY_NAME_MAX);
 	store(argv[1], "fuzz_key", "name-256", key, LARDER_KEY_NAME_MAX + 1);

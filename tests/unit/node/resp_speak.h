@@ -65,12 +65,18 @@ static inline void resp_expect_line(struct peer *p, const char *start)
 
 	do {
 		if (n == sizeof(line) - 1 || !peer_read(p, line + n, 1))
-			fail_msg("no line instead of \"%s\"", start);
+			fail_msg("no line instead of \"%s\" (%s)", start,
+				 p->rig->last_line);
 		n++;
 	} while (n < 2 || line[n - 1] != '\n');
 	line[n] = '\0';
 	if (strncmp(line, start, strlen(start)) != 0)
 		fail_msg("got \"%s\", not \"%s\"", line, start);
+}
+
+static inline void resp_raw(struct peer *p, const char *text)
+{
+	peer_write(p, text, strlen(text));
 }
 
 static inline void resp_say(struct peer *p, const char *text, const char *expected)
