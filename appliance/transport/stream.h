@@ -109,6 +109,12 @@ static inline struct stream_rx_slot *stream_rx_first(struct stream_rx *q)
 	return &q->slot[q->head % STREAM_MAX_RX];
 }
 
+/* Posted buffers. */
+static inline uint32_t stream_rx_count(const struct stream_rx *q)
+{
+	return q->tail - q->head;
+}
+
 /* Is the last posted buffer one that is reported when not empty? Reading ahead of it is no use. */
 static inline bool stream_rx_ends_partial(const struct stream_rx *q)
 {

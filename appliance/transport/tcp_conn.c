@@ -323,14 +323,14 @@ static void tcp_conn_receive(struct tcp_conn *c, struct stream_batch *b)
 {
 	struct iovec iov[TCP_RX_PIECES + 1];
 	uint32_t n = MIN(TCP_RX_PIECES, stream_room(b));
-	size_t posted, ahead, over;
+	size_t posted, ahead = 0, over;
 	ssize_t got;
 
 	n = stream_rx_gather(&c->stream.rx, iov, n, c->rx_budget, &posted);
-	ahead = MIN((size_t)(tcp_of_conn(c)->heavy ? TCP_AHEAD_LIGHT : TCP_AHEAD),
-		    c->rx_budget - posted);
-	if (stream_rx_ends_partial(&c->stream.rx))
-		ahead = 0;
+	/* bytes behind the gathered buffers belong into those that are left, if there are any */
+	if (n == stream_rx_count(&c->stream.rx) && !stream_rx_ends_partial(&c->stream.rx))
+		ahead = MIN((size_t)(tcp_of_conn(c)->heavy ? TCP_AHEAD_LIGHT : TCP_AHEAD),
+			    c->rx_budget - posted);
 	if (ahead)
 		iov[n++] = (struct iovec){ .iov_base = c->ahead, .iov_len = ahead };
 	got = readv(c->fd, iov, (int)n);

@@ -186,6 +186,34 @@ static void h_stream_fills_one_byte_buffers(void **state)
 	pair_close(p);
 }
 
+/* More buffers than a system call fills, one of them redirected to nowhere, and bytes behind them:
+ * what is read ahead belongs into the buffers that the call left out. */
+static void h_stream_fills_more_buffers_than_one_call_takes(void **state)
+{
+	static uint8_t data[70][100], got[60][100];
+	const struct subject *s = subject_of(state);
+	struct pair *p;
+
+	if (s->message)
+		SKIP_BECAUSE("keeps message boundaries");
+	for (int thrown = -1; thrown < 60; thrown += 4) {
+		p = pair_new(s);
+		pattern_fill(data[0], 4, 0, sizeof(data));
+		memset(got, 0, sizeof(got));
+		for (unsigned i = 0; i < 60; i++)
+			side_post(&p->b, got[i], sizeof(got[i]));
+		if (thrown >= 0)
+			assert_int_equal(p->b.conn->transport->ops->redirect_rx(
+					 p->b.conn, (uint64_t)thrown, NULL), 0);
+		assert_int_equal(side_send(&p->a, data, sizeof(data)), 1);
+		pair_until(p, b_has_all_back, p);
+		for (int i = 0; i < 60; i++)
+			if (i != thrown)
+				pattern_check(got[i], 4, (uint64_t)i * 100, sizeof(got[i]));
+		pair_close(p);
+	}
+}
+
 static void side_post_partial(struct side *side, void *data, uint32_t len)
 {
 	const struct transport_rx rx = { .data = data, .length = len, .partial = true,
@@ -376,6 +404,7 @@ const struct CMUnitTest cases_bytes[] = {
 	cmocka_unit_test(e_order_holds_on_an_unkind_wire),
 	cmocka_unit_test(h_stream_reports_buffer_when_exactly_full),
 	cmocka_unit_test(h_stream_fills_one_byte_buffers),
+	cmocka_unit_test(h_stream_fills_more_buffers_than_one_call_takes),
 	cmocka_unit_test(h_partial_buffer_comes_with_what_there_is),
 	cmocka_unit_test(h_stream_mixes_small_and_large_buffers),
 	cmocka_unit_test(h_message_takes_one_buffer_each),
