@@ -124,6 +124,23 @@ logged "that it counts in them" "counting in the BPF maps"
 works killed
 node_stop
 
+# --- pins that go under a node that counts in them ---
+node_start || finish
+puts() {
+	"$ctl" stats --json | python3 -c 'import json, sys
+print(json.load(sys.stdin)["tenants"]["demo"]["puts"])'
+}
+before=$(puts)
+umount -l "$BPF"
+works gone
+same "whose figures are told all the same" $((before + 1)) "$(puts)"
+check "new ones beside it" load
+node_stop
+node_start || finish
+logged "that it counts in the new ones" "counting in the BPF maps"
+same "which begin anew" 0 "$(field usage demo ops.PUT)"
+node_stop
+
 # --- without privileges ---
 nobody="setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all"
 check "pins for another user" "$loader" -c "$conf" --user nobody load
@@ -141,7 +158,7 @@ for _ in $(seq 1 100); do grep -q ready "$WORK/log" && break; sleep 0.1; done
 logged "that a user without capabilities counts in them (kernel.unprivileged_bpf_disabled = $(
 	cat /proc/sys/kernel/unprivileged_bpf_disabled))" "counting in the BPF maps"
 LARDER_URL=shm://$WORK/n/shm LARDER_CONTROL=$WORK/n/control works nobody
-same "whose puts show" 2 "$(field usage demo ops.PUT)"
+same "whose puts show" 1 "$(field usage demo ops.PUT)"
 node_stop
 code 1 "larder-bpf without CAP_BPF, mounted" setpriv --bounding-set=-all --inh-caps=-all \
 	"$loader" --dir "$BPF" --reactors 4 load

@@ -32,7 +32,7 @@ exposure() {
 	systemd-analyze security --offline=true --threshold=100 "$etc/$1" 2>/dev/null |
 		sed -n 's/.*exposure level for .*: \([0-9]*\)\.\([0-9]\).*/\1\2/p'
 }
-for u in larderd:20 larderfs:40; do
+for u in larderd:20 larderfs:40 larder-exporter:20; do
 	level=$(exposure "${u%:*}.service")
 	if [ -z "$level" ]; then
 		skip "systemd-analyze security has no --offline here"
