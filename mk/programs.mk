@@ -81,7 +81,8 @@ LIBDIR ?= $(PREFIX)/lib/$(shell $(CC) -print-multiarch 2>/dev/null)
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig \
 		$(DESTDIR)$(PREFIX)/include/larder $(DESTDIR)$(PREFIX)/share/man/man1 \
-		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man8 \
+		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man7 \
+		$(DESTDIR)$(PREFIX)/share/man/man8 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 0755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin/
 	install -m 0644 appliance/include/larder/*.h $(DESTDIR)$(PREFIX)/include/larder/
@@ -92,6 +93,7 @@ install: all
 	install -m 0644 packaging/man/larderctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -m 0644 packaging/man/larderd.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 0644 $(B)/man/larderd.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+	install -m 0644 packaging/man/larder-lmcache.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	install -m 0644 packaging/man/larder-bpf.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 0644 packaging/man/larderfs.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 0644 packaging/completions/larderctl packaging/completions/larderfs \

@@ -102,3 +102,10 @@ bench: deps
 	@$(MAKE) --no-print-directory all $(B)/tests/bench/ceiling
 	@tests/bench/bench.py --bin $(abspath $(BIN)) --ceiling $(abspath $(B)/tests/bench/ceiling) \
 		--out $(B)/bench $(BENCH_ARGUMENTS)
+
+# the RESP port beside Redis and Valkey where they are: build/bench/resp.json
+.PHONY: bench-resp
+bench-resp: deps
+	@$(MAKE) --no-print-directory all $(B)/tests/bench/ceiling
+	@tests/bench/resp.py --bin $(abspath $(BIN)) --out $(B)/bench $(BENCH_ARGUMENTS) \
+		--ceiling $(abspath $(B)/tests/bench/ceiling)

@@ -72,13 +72,13 @@ void resp_set_value(struct session *s, struct resp_session *p)
 	struct request *r;
 	int status;
 
-	if (length == 0) {
-		resp_fault(p, "ERR", "a value has at least one byte");
-		return;
-	}
 	r = resp_request(s, LARDER_OP_PUT);
 	p->waits = true;
 	r->inbound = length;
+	if (length == 0) {
+		node_reply_error(r, LARDER_BAD_REQUEST, 0, "a value has at least one byte");
+		return;
+	}
 	if (node_draining(session_node(s))) {
 		node_reply_status(r, LARDER_DRAINING);
 		return;

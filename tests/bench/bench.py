@@ -41,14 +41,15 @@ def run(*argv, **kw):
 class Node:
     """A larderd of our own, ended by its pid."""
 
-    def __init__(self, bin_dir, size_bytes):
+    def __init__(self, bin_dir, size_bytes, more=None):
         self.bin = bin_dir
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="larder-bench."))
         self.memory = pathlib.Path("/dev/shm") / self.work.name
         tenants = self.work / "tenants.d"
         tenants.mkdir()
         secret = tenants / "demo.secret"
-        secret.write_text(secrets.token_hex(32))
+        self.secret = secrets.token_hex(32)
+        secret.write_text(self.secret)
         secret.chmod(0o400)
         (tenants / "demo.conf").write_text("[tenant]\nsecret_file = demo.secret\n")
         self.log = open(self.work / "log", "w+")
@@ -57,6 +58,7 @@ class Node:
             "listen.shm": self.work / "sock", "tenants.dir": tenants,
             "state.dir": self.work / "state",
             "control.socket": self.work / "control", "bus.address": "", "node.credits": 128,
+            **(more or {}),
         }
         argv = [bin_dir / "larderd", "-c", "/dev/null"]
         for key, value in settings.items():
@@ -66,7 +68,8 @@ class Node:
         for _ in range(1200):
             text = (self.work / "log").read_text()
             if "ready" in text:
-                self.port = int(text.split("(port ")[1].split(")")[0])
+                ports = [int(part.split(")")[0]) for part in text.split("(port ")[1:]]
+                self.port, self.resp_port = ports[0], ports[-1]
                 break
             if self.process.poll() is not None:
                 sys.exit(f"bench: the node did not start:\n{text}")

@@ -126,19 +126,22 @@ static void drop__looks_done(void **state)
 	resp_set_bytes(p, "big", v, 300000, 50000);	/* TOO_LARGE */
 	resp_expect(p, "+OK\r\n");
 	assert_int_equal(dropped(p), 2);
+	resp_set_bytes(p, "empty", v, 0, 1);
+	resp_expect(p, "+OK\r\n");
+	assert_int_equal(dropped(p), 3);
 	resp_do(p, "MGET a big", "*2\r\n$1\r\nx\r\n$-1\r\n");
 	larder_node_drain(r->node, true);
 	resp_do(p, "SET c x", "+OK\r\n");
 	resp_do(p, "EXISTS a c", ":0\r\n");
 	larder_node_drain(r->node, false);
-	assert_int_equal(dropped(p), 3);
+	assert_int_equal(dropped(p), 4);
 	resp_do(p, "GET c", "$-1\r\n");
 	limit(r, LARDER_LIMIT_ops_per_s, 1);
 	for (int i = 0; i < 4; i++)
 		resp_do(p, "EXISTS none", ":0\r\n");
 	for (int i = 0; i < 4; i++)
 		resp_do(p, "GET a", "$-1\r\n");
-	assert_in_range(dropped(p), 3 + 6, 3 + 8);	/* all but the burst */
+	assert_in_range(dropped(p), 4 + 6, 4 + 8);	/* all but the burst */
 	/* what makes no sense is an error still */
 	resp_do_line(p, "SET a", "-ERR ");
 	free(v);
