@@ -67,6 +67,7 @@ help:
 ## make check-quick   the inner loop: unit tests, contract, fuzz corpus, lint
 ## make check-native  FLAVOUR=asan|tsan: the native tiers under a sanitizer
 ## make bench         ceilings, then the node; figures, chart
+## make bench-resp    the RESP port beside Redis and Valkey
 ## make bench-probes  what listening to probes costs (root)
 ## make bench-memory  bytes per object and time of a restart with one and two million objects
 ## make eviction      hit rates of the default policy on the public traces: docs/eviction.md

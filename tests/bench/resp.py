@@ -27,6 +27,7 @@ import bench
 CASES = [(4 << 10, 16, 1), (4 << 10, 16, 16), (1 << 20, 4, 1), (4 << 20, 4, 1)]
 KEYS = 200
 MEMORY = 1 << 30
+PEERS = ("redis-server", "valkey-server")
 
 
 class Redis:
@@ -64,30 +65,46 @@ def operations_per_s(port, login, what, size, clients, depth, n, keys):
     return float(found[1])
 
 
-def measure(peers, ceiling, rounds):
-    rows = []
-    for size, clients, depth in CASES:
-        n = max(400, min(40000, (1 << 30) // size))
-        samples = {}
-        for port, login in peers.values():
+def case_samples(peers, ceiling, rounds, case):
+    size, clients, depth = case
+    n = max(400, min(40000, MEMORY // size))
+    samples = {}
+    for _ in range(rounds):
+        samples.setdefault("socket loop", []).append(float(bench.run(
+            ceiling, "socket", size, bench.SET_BYTES, bench.SET_BYTES, 1, 2)))
+        for port, login in peers.values():          # what SET evicted comes back
             operations_per_s(port, login, "set", size, clients, 1, KEYS * 12, KEYS)
-        for _ in range(rounds):
-            samples.setdefault("socket loop", []).append(float(bench.run(
-                ceiling, "socket", size, bench.SET_BYTES, bench.SET_BYTES, 1, 2)))
-            for what, keys in (("get", KEYS), ("set", 1 << 40)):
-                for name, (port, login) in peers.items():
-                    rate = operations_per_s(port, login, what, size, clients, depth, n, keys)
-                    samples.setdefault(f"{name} {what}", []).append(rate * size / 1e9)
-            for port, login in peers.values():      # what SET evicted comes back
-                operations_per_s(port, login, "set", size, clients, 1, KEYS * 12, KEYS)
-        base = statistics.median(samples["socket loop"])
-        for name, s in samples.items():
-            median = statistics.median(s)
-            rows.append({"size_bytes": size, "clients": clients, "pipeline": depth, "what": name,
-                         "gb_per_s": round(median, 3), "per_s": round(median * 1e9 / size),
-                         "ratio": round(median / base, 3), "samples": [round(x, 3) for x in s]})
-            print(f"{size >> 10:>6} KiB x{clients} -P {depth:<2} {name:<14} {median:6.2f} GB/s"
-                  f" {median * 1e9 / size:10.0f}/s  {median / base:5.2f} of the loop", flush=True)
+        for what, keys in (("get", KEYS), ("set", 1 << 40)):
+            for name, (port, login) in peers.items():
+                rate = operations_per_s(port, login, what, size, clients, depth, n, keys)
+                samples.setdefault(f"{name} {what}", []).append(rate * size / 1e9)
+    return samples
+
+
+def measure(a, case):
+    """Everybody starts anew: a key of a case before has other bytes, which Larder refuses."""
+    size, clients, depth = case
+    node = bench.Node(a.bin, MEMORY, {"listen.resp": "127.0.0.1:0",
+                                      **dict(s.split("=", 1) for s in a.set)})
+    opened = [node]
+    peers = {"larder": (node.resp_port, ["--user", "demo", "-a", node.secret])}
+    try:
+        for program in filter(shutil.which, PEERS):
+            opened.append(Redis(program))
+            peers[program.split("-")[0]] = (opened[-1].port, [])
+        samples = case_samples(peers, a.ceiling, a.rounds, case)
+    finally:
+        for o in opened:
+            o.close()
+    rows = []
+    base = statistics.median(samples["socket loop"])
+    for name, s in samples.items():
+        median = statistics.median(s)
+        rows.append({"size_bytes": size, "clients": clients, "pipeline": depth, "what": name,
+                     "gb_per_s": round(median, 3), "per_s": round(median * 1e9 / size),
+                     "ratio": round(median / base, 3), "samples": [round(x, 3) for x in s]})
+        print(f"{size >> 10:>6} KiB x{clients} -P {depth:<2} {name:<14} {median:6.2f} GB/s"
+              f" {median * 1e9 / size:10.0f}/s  {median / base:5.2f} of the loop", flush=True)
     return rows
 
 
@@ -102,21 +119,10 @@ def main():
     if not shutil.which("redis-benchmark"):
         sys.exit("bench: redis-benchmark is not there: apt install redis-tools")
     a.out.mkdir(parents=True, exist_ok=True)
-    more = dict(s.split("=", 1) for s in a.set)
-    node = bench.Node(a.bin, MEMORY, {"listen.resp": "127.0.0.1:0", **more})
-    opened = [node]
-    peers = {"larder": (node.resp_port, ["--user", "demo", "-a", node.secret])}
-    try:
-        for program in ("redis-server", "valkey-server"):
-            if shutil.which(program):
-                opened.append(Redis(program))
-                peers[program.split("-")[0]] = (opened[-1].port, [])
-            else:
-                print(f"bench: no {program} here")
-        rows = measure(peers, a.ceiling, a.rounds)
-    finally:
-        for o in opened:
-            o.close()
+    for program in PEERS:
+        if not shutil.which(program):
+            print(f"bench: no {program} here")
+    rows = [row for case in CASES for row in measure(a, case)]
     with open(a.out / "resp.json", "w") as f:
         json.dump({"rounds": a.rounds, "rows": rows}, f, indent=1)
     print(f"bench: {a.out}/resp.json")
