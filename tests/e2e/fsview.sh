@@ -1,6 +1,7 @@
 # Sourced by the tests of the view, after lib.sh: a mount of their own that goes whatever happens.
 # shellcheck disable=SC2034 # for who sources it
 FS_PID=
+LARDERFS_AS=()	# what it is started by
 FS=$WORK/fs
 
 fs_possible() {
@@ -15,7 +16,8 @@ fs_mounts() { grep -c " $FS fuse" /proc/self/mounts || true; }
 fs_start() {
 	mkdir -p "$FS"
 	: >"$WORK/fs.log"
-	"$BIN/larderfs" -u "$LARDER_URL" -s "$LARDER_CONTROL" "$@" "$FS" 2>"$WORK/fs.log" &
+	"${LARDERFS_AS[@]}" "$BIN/larderfs" -u "$LARDER_URL" -s "$LARDER_CONTROL" "$@" "$FS" \
+		2>"$WORK/fs.log" &
 	FS_PID=$!
 	for _ in $(seq 1 400); do
 		grep -q ready "$WORK/fs.log" && return

@@ -7,6 +7,7 @@
 attribute() { getfattr --absolute-names --only-values -n "user.larder.$1" "$2"; }
 
 fs_possible
+printf 'stats_group = nogroup\n[view]\nuser = nobody\n' >>"$WORK/larderd.conf"
 node_start || finish
 fs_start || finish
 check "namespace" "$ctl" ns create test
@@ -196,6 +197,22 @@ for o in rw suid dev exec fsname=x subtype=x noatime,rw 'max_read=4096,suid,noat
 	says "by a line that names it" "larderfs: -o $o: .*ro,nosuid,nodev,noexec"
 done
 check "and nothing is mounted" test "$(fs_mounts)" = 0
+# --- as the unit runs it: no root, one capability, nothing to be gained, idle ---
+chown nobody "$FS"
+caps=-all,+sys_admin
+# where udev has not made the device everybody's, as it is on an ordinary machine
+setpriv --reuid=65534 test -w /dev/fuse || caps=$caps,+dac_override
+LARDERFS_AS=(setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs
+	--inh-caps="$caps" --ambient-caps="$caps" --bounding-set="$caps" nice -n 19 chrt -i 0)
+fs_start || finish
+check "without root: content" cmp "$d/big" "$WORK/big"
+check "without root: figures" grep -q "resident" "$FS/demo/.usage"
+check "without root: df" df "$FS"
+check "it is at idle priority" sh -c "chrt -p $FS_PID | grep -q SCHED_IDLE"
+fs_stop
+check "without root: stops with 0 (was $FS_CODE)" test "$FS_CODE" = 0
+check "without root: leaves nothing mounted" test "$(fs_mounts)" = 0
+LARDERFS_AS=()
 fs_start -o noatime || finish
 check "another option is taken" cmp "$d/big" "$WORK/big"
 grep " $FS " /proc/self/mounts >"$WORK/out"
