@@ -111,6 +111,7 @@ void node_dispatch(struct request *r)
 	r->key = (struct larder_op_key){ 0 };
 	r->transfer.checked = false;
 	r->inbound = dispatch_inbound(r);
+	s->conn->bulk = r->inbound > TRANSPORT_LIGHT_BYTES;
 	if (refusal == LARDER_DENIED)
 		node_reply_error(r, refusal, 0, "the role viewer may not use %s", info->name);
 	else if (refusal != LARDER_OK)

@@ -109,6 +109,7 @@ struct reactor {
 	const struct node_codec *codecs[NODE_LISTENERS_MAX];	/* what is spoken on each */
 	bool quiet[NODE_LISTENERS_MAX];		/* had nothing when it was last asked */
 	bool busy;				/* the last turn did something */
+	uint64_t light_ns;			/* when a small reply left last */
 	bool spins;			/* atomic: a transport has no event fd */
 	bool closing;			/* takes no new connection */
 

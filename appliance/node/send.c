@@ -93,6 +93,8 @@ void node_send_small(struct session *s)
 		if (send_one(s, r, (uint32_t)left, &payload) == 0)
 			break;
 		node_drr_charge(s->reactor, s, payload);
+		if (node_admit_class(r->opcode) != LARDER_LIMIT_in_flight_write)
+			s->reactor->light_ns = s->reactor->now_ns;
 		send_posted(s, r);
 	}
 }

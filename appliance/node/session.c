@@ -70,6 +70,7 @@ void node_session_up(struct reactor *r, struct transport_conn *c, const struct n
 	s->codec = codec;
 	s->holder = __atomic_add_fetch(&n->holders, 1, __ATOMIC_RELAXED);
 	c->user = s;
+	c->bulk = false;
 	s->limits = &c->transport->ops->limits;
 	s->stream = !(transport_caps(c->transport) & TRANSPORT_MESSAGE);
 	s->one_sided = transport_caps(c->transport) & TRANSPORT_ONE_SIDED;

@@ -290,7 +290,7 @@ static bool loop_is_heavy(const struct loop_end *e)
 static bool loop_is_of_lot(const struct loop *t, const struct loop_end *e)
 {
 	return t->base.lot == TRANSPORT_ALL ||
-	       loop_is_heavy(e) == (t->base.lot == TRANSPORT_HEAVY);
+	       (e->stream.base.bulk || loop_is_heavy(e)) == (t->base.lot == TRANSPORT_HEAVY);
 }
 
 static int loop_poll(struct transport *transport, struct transport_event *events, uint32_t max)

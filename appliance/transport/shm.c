@@ -141,7 +141,7 @@ static int shm_gather(struct shm_transport *t)
 static bool shm_is_of_lot(const struct shm_transport *t, const struct shm_conn *c)
 {
 	return t->base.lot == TRANSPORT_ALL ||
-	       shm_conn_is_heavy(c) == (t->base.lot == TRANSPORT_HEAVY);
+	       (c->base.bulk || shm_conn_is_heavy(c)) == (t->base.lot == TRANSPORT_HEAVY);
 }
 
 static void shm_turns(struct shm_transport *t, struct shm_batch *b)

@@ -244,7 +244,8 @@ static void tcp_conn_new_turn(struct tcp_conn *c)
 	if (c->turn == t->turn)
 		return;
 	c->turn = t->turn;
-	c->rx_budget = c->tx_budget = TRANSPORT_TURN_BYTES;
+	c->rx_budget = c->tx_budget = t->base.slice ? MIN(t->base.slice, TRANSPORT_TURN_BYTES) :
+						      TRANSPORT_TURN_BYTES;
 }
 
 void tcp_conn_send(struct tcp_conn *c)
@@ -271,6 +272,7 @@ void tcp_conn_send(struct tcp_conn *c)
 		}
 		stream_tx_advance(q, (size_t)sent);
 		c->tx_budget -= (size_t)sent;
+		tcp_of_conn(c)->base.moved += (size_t)sent;
 		if ((size_t)sent < bytes)
 			c->can_write = false;
 		if (c->stream.phase == STREAM_DRAIN)
@@ -296,6 +298,7 @@ static bool tcp_conn_got(struct tcp_conn *c, ssize_t got, size_t want)
 	}
 	if ((size_t)got < want && !c->hup)
 		c->can_read = false;
+	tcp_of_conn(c)->base.moved += (size_t)got;
 	return true;
 }
 

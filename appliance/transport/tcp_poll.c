@@ -90,13 +90,19 @@ static int tcp_harvest(struct tcp *t)
 static bool tcp_is_of_lot(const struct tcp *t, const struct tcp_conn *c)
 {
 	return t->base.lot == TRANSPORT_ALL ||
-	       tcp_conn_is_heavy(c) == (t->base.lot == TRANSPORT_HEAVY);
+	       (c->stream.base.bulk || tcp_conn_is_heavy(c)) ==
+		       (t->base.lot == TRANSPORT_HEAVY);
+}
+
+static bool tcp_slice_is_over(const struct tcp *t)
+{
+	return t->base.lot == TRANSPORT_HEAVY && t->base.slice && t->base.moved >= t->base.slice;
 }
 
 /* Each connection that was ready is served at most once, and goes to the tail if it still is. */
 static void tcp_serve(struct tcp *t, struct stream_batch *b)
 {
-	for (uint32_t n = t->n_ready; n && stream_room(b); n--) {
+	for (uint32_t n = t->n_ready; n && stream_room(b) && !tcp_slice_is_over(t); n--) {
 		struct tcp_conn *c = list_entry(t->ready.next, struct tcp_conn, ready);
 		bool ours = tcp_is_of_lot(t, c);
 
@@ -135,6 +141,7 @@ int tcp_poll(struct transport *transport, struct transport_event *events, uint32
 	list_for_each_safe(it, &t->dead)
 		tcp_conn_free(list_entry(it, struct tcp_conn, link));
 	t->turn++;
+	t->base.moved = 0;
 	t->idle = false;
 	if (look) {
 		t->heavy = t->base.left > 0;
@@ -154,7 +161,7 @@ int tcp_poll(struct transport *transport, struct transport_event *events, uint32
 			return r;
 		tcp_serve(t, &b);
 	}
-	t->idle = !b.n && (!look || !t->base.left);
+	t->idle = !b.n && (look ? !t->base.left : !t->base.slice || !t->base.moved);
 	if (t->idle && !list_empty(&t->ready))
 		tcp_kick(t);
 	return (int)b.n;

@@ -202,8 +202,8 @@ struct transport_ops {
 /*
  * What the next poll and flush look after, for an owner that does not let small things wait for
  * large ones: first LIGHT, again while that gives events, then HEAVY if @left says that there is
- * some, and not before that sleep. A transport that makes no difference serves all each time and
- * leaves nothing.
+ * some, and not before that sleep; nor, with a slice, after a HEAVY poll that moved something. A
+ * transport that makes no difference serves all each time and leaves nothing.
  */
 enum transport_lot {
 	TRANSPORT_ALL,
@@ -215,12 +215,15 @@ enum transport_lot {
 struct transport {
 	const struct transport_ops *ops;
 	uint8_t lot;		/* enum transport_lot: the owner's to set */
+	uint32_t slice;		/* the owner's: what a HEAVY poll moves, 0 = each its turn's share */
+	size_t moved;		/* bytes by the last poll: with a slice not each gives an event */
 	uint32_t left;		/* heavy connections that the last LIGHT poll passed over */
 };
 
 struct transport_conn {
 	struct transport *transport;
 	void *user;		/* the session's; set it at CONN_UP */
+	bool bulk;		/* the session's: of the HEAVY lot, whatever it moves next */
 };
 
 struct transport_region {

@@ -126,7 +126,7 @@ static bool verbs_is_heavy(const struct verbs_conn *c)
 static bool verbs_is_of_lot(const struct verbs_transport *t, const struct verbs_conn *c)
 {
 	return t->base.lot == TRANSPORT_ALL ||
-	       verbs_is_heavy(c) == (t->base.lot == TRANSPORT_HEAVY);
+	       (c->base.bulk || verbs_is_heavy(c)) == (t->base.lot == TRANSPORT_HEAVY);
 }
 
 static void verbs_turns(struct verbs_transport *t, struct verbs_batch *b)

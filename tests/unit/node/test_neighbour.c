@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a tenant that floods the node with PUTs of 4 MiB costs another one's EXISTS and 4 KiB GET:
- * node-side service time (the ledger's own measure, on a clock that only the node's work moves),
- * quiet and flooded in turn, the median over pairs of the ratio of their 99th percentiles.
+ * node-side service time, quiet and flooded in turn, the median over pairs of the ratio of their
+ * 99th percentiles. Twice the goal is asserted: four. LARDER_NEIGHBOUR_MAX=2 asserts another bound.
  *
- * Twice the goal is asserted: four. LARDER_NEIGHBOUR_MAX=2 asserts another bound.
+ * Service time is the ledger's: from the request's header, read, to its reply handed to the
+ * transport (over tcp: to the kernel). The clock is the processor time of the thread while it is
+ * inside the node's turns, so what the peers do and what the scheduler gives to others is not in
+ * it; what interrupts and the loopback do inside the node's own system calls is.
  *
- * Over tcp the peers' end of the flood is the same kernel's work, and much of it is done inside the
- * node's own system calls; so there the medians are compared, and the 99th percentiles only shown.
- * loop takes the same way through the node without a kernel.
+ * Not in it either is the time that a request lies in the kernel or a ring before a turn looks
+ * there: the rest of the turn that is under way. How long turns take is shown beside it.
  */
 #include "flood.h"
 
@@ -30,12 +32,16 @@ struct neighbour {
 	struct memory m[FLOODERS];
 	uint8_t *value;
 	bool flooding;
+	uint64_t last_ns;
+	uint64_t turns[HIST_BUCKETS];	/* how long they took */
 };
 
 static void neighbour_step(void *user)
 {
 	struct neighbour *n = user;
 
+	n->turns[hist_bucket(n->r->now_ns - n->last_ns)]++;
+	n->last_ns = n->r->now_ns;
 	while (rig_poll_client(n->r) > 0)
 		;
 	for (uint32_t i = 0; n->flooding && i < FLOODERS; i++)
@@ -73,12 +79,13 @@ static void probe(struct neighbour *n, enum larder_latency_op op)
 }
 
 struct times {
-	double p50, p99;
+	double p50, p99, turn;		/* the longest but one in a hundred */
 };
 
 static struct times serve(struct neighbour *n, enum larder_latency_op op, bool flooding)
 {
 	const uint64_t *buckets = n->r->node->ledger->latency[0].buckets[op];
+	static const uint64_t none[HIST_BUCKETS];
 	uint64_t before[HIST_BUCKETS], written;
 	const struct larder_usage *u = ledger_usage(n->r->node->ledger, 0, 1);
 
@@ -87,13 +94,15 @@ static struct times serve(struct neighbour *n, enum larder_latency_op op, bool f
 		probe(n, op);
 	written = u->bytes[LARDER_CAUSE_CLIENT_WRITE];
 	memcpy(before, buckets, sizeof(before));
+	memset(n->turns, 0, sizeof(n->turns));
 	for (uint32_t i = 0; i < PROBES; i++)
 		probe(n, op);
 	written = u->bytes[LARDER_CAUSE_CLIENT_WRITE] - written;
 	if (flooding)		/* it was a flood */
 		assert_true(written >= (uint64_t)PROBES * NODE_PIECE_BYTES / 4);
 	return (struct times){ .p50 = percentile(buckets, before, 0.5),
-			       .p99 = percentile(buckets, before, 0.99) };
+			       .p99 = percentile(buckets, before, 0.99),
+			       .turn = percentile(n->turns, none, 0.99) };
 }
 
 static int compare(const void *a, const void *b)
@@ -112,8 +121,7 @@ static double median(double *v, size_t n)
 /* Medians of interleaved pairs: the ratio that is held to a bound. */
 static double measure_once(struct neighbour *n, enum larder_latency_op op, const char *name)
 {
-	bool tcp = n->r->ops == transport_tcp();
-	double quiet[PAIRS], flooded[PAIRS], p50[PAIRS], p99[PAIRS], r50, r99;
+	double quiet[PAIRS], flooded[PAIRS], p50[PAIRS], p99[PAIRS], turn[PAIRS], ratio;
 
 	for (uint32_t i = 0; i < PAIRS; i++) {
 		struct times a = serve(n, op, false), b = serve(n, op, true);
@@ -122,13 +130,15 @@ static double measure_once(struct neighbour *n, enum larder_latency_op op, const
 		flooded[i] = b.p99;
 		p50[i] = b.p50 / a.p50;
 		p99[i] = b.p99 / a.p99;
+		turn[i] = b.turn;
 	}
-	r50 = median(p50, PAIRS);
-	r99 = median(p99, PAIRS);
-	print_message("%s %s: p99 quiet %.1f us, flooded %.1f us, ratio %.2f (of p50 %.2f)\n",
+	ratio = median(p99, PAIRS);
+	print_message("%s %s: p99 quiet %.1f us, flooded %.1f us, ratio %.2f (of p50 %.2f); a turn "
+		      "beside the flood: p99 %.1f us\n",
 		      n->r->ops->name, name, median(quiet, PAIRS) / 1000,
-		      median(flooded, PAIRS) / 1000, r99, r50);
-	return tcp ? r50 : r99;
+		      median(flooded, PAIRS) / 1000, ratio, median(p50, PAIRS),
+		      median(turn, PAIRS) / 1000);
+	return ratio;
 }
 
 /* What else runs on the machine can only add to the ratio: the best of a few says what is ours. */
@@ -176,6 +186,7 @@ static void flood__leaves_small_requests_their_time(const struct transport_ops *
 	}
 	n.r->each_step = neighbour_step;
 	n.r->each_user = &n;
+	n.last_ns = n.r->now_ns;
 	measure(&n, LARDER_LATENCY_EXISTS, "EXISTS of 32 keys");
 	if (!one_sided)
 		measure(&n, LARDER_LATENCY_GET, "GET of 4 KiB");
