@@ -215,7 +215,7 @@ enum transport_lot {
 struct transport {
 	const struct transport_ops *ops;
 	uint8_t lot;		/* enum transport_lot: the owner's to set */
-	uint32_t slice;		/* the owner's: what a HEAVY poll moves, 0 = each its turn's share */
+	uint32_t slice;		/* the owner's: what a HEAVY poll moves; 0 = a turn's share each */
 	size_t moved;		/* bytes by the last poll, which may be less than an event */
 	uint32_t left;		/* heavy connections that the last LIGHT poll passed over */
 };
