@@ -7,7 +7,7 @@
 attribute() { getfattr --absolute-names --only-values -n "user.larder.$1" "$2"; }
 
 fs_possible
-printf 'stats_group = nogroup\n[view]\nuser = nobody\n' >>"$WORK/larderd.conf"
+printf '[control]\nstats_group = nogroup\n[view]\nuser = nobody\n' >>"$WORK/larderd.conf"
 node_start || finish
 fs_start || finish
 check "namespace" "$ctl" ns create test
