@@ -118,6 +118,34 @@ static void list__prefix_and_limits(void **state)
 	fixture_close(&f);
 }
 
+static void list__of_an_empty_namespace_is_one_call(void **state)
+{
+	struct fixture f = {}, g;
+	struct seen s = {};
+	uint64_t cursor = 0;
+	char key[16];
+
+	fixture_open(&f, 8192);
+	g = f;
+	assert_int_equal(ns_open(&f, "two", NULL, true, &g.ns, NULL), LARDER_OK);
+	for (uint32_t i = 0; i < 2000; i++) {
+		(void)snprintf(key, sizeof(key), "k%u", i);
+		assert_int_equal(put(&f, key, i, 1), LARDER_OK);
+	}
+	assert_int_equal(list_some(&g, &cursor, 10, 10, NULL, &s), LARDER_OK);
+	assert_int_equal(cursor, 0);
+	assert_int_equal(put(&g, "last", 1, 1), LARDER_OK);
+	assert_int_equal(list_some(&g, &cursor, 10, 10, NULL, &s), LARDER_OK);
+	assert_int_not_equal(cursor, 0);	/* among so many it takes several */
+	while (cursor)
+		assert_int_equal(list_some(&g, &cursor, 10, 10, NULL, &s), LARDER_OK);
+	assert_int_equal(s.all, 1);
+	assert_int_equal(delete(&g, "last", 0), LARDER_OK);
+	assert_int_equal(list_some(&g, &cursor, 10, 10, NULL, &s), LARDER_OK);
+	assert_int_equal(cursor, 0);
+	fixture_close(&f);
+}
+
 struct meddler {
 	struct fixture *f;
 	struct engine_reactor *other;
@@ -378,6 +406,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(list__under_churn_tells_each_steady_key_once),
 		cmocka_unit_test(list__prefix_and_limits),
+		cmocka_unit_test(list__of_an_empty_namespace_is_one_call),
 		cmocka_unit_test(list__holds_what_it_tells),
 		cmocka_unit_test(flush__takes_its_namespace_only),
 		cmocka_unit_test(foreign__namespace_is_not_found),
