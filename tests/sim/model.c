@@ -443,6 +443,20 @@ void model_purge(struct world *w, uint32_t tenant)
 	}
 }
 
+/* A PUT that was under way is sent again once its tenant is back, its ttl with it. */
+static uint64_t model_ttl_under_way(const struct world *w, const struct model_key *k)
+{
+	uint64_t from_ns = 0;
+
+	for (const struct item *it = k->pending; it; it = it->next) {
+		uint64_t ttl_ns = w->now_ns + it->op->batch.ttl_ms * NSEC_PER_MSEC;
+
+		if (it->op->opcode == LARDER_OP_PUT && it->op->batch.ttl_ms)
+			from_ns = from_ns ? MIN(from_ns, ttl_ns) : ttl_ns;
+	}
+	return from_ns;
+}
+
 /* Its sessions were gone before it began, so nothing of it is under way at the node. */
 void model_purged(struct world *w, uint32_t tenant)
 {
@@ -455,7 +469,8 @@ void model_purged(struct world *w, uint32_t tenant)
 		k->linger = (struct effect){ 0 };
 		k->leases_linger = k->reads_linger = k->maybe_pinned = false;
 		k->pins_linger = k->unpins_linger = false;
-		k->leased_at_most_ns = k->ttl_from_ns = 0;
+		k->leased_at_most_ns = 0;
+		k->ttl_from_ns = model_ttl_under_way(w, k);
 		k->set = SIM_ABSENT;
 		model_key_refresh(w, k);
 	}
