@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -56,6 +57,18 @@ static int bpf_maps_take_lock(const struct bpf_maps_opening *o)
 	return 0;
 }
 
+/* One that root froze, or made for reading, can be opened and not be counted in. */
+static int bpf_maps_try(const struct bpf_maps_opening *o, int map, const char *path)
+{
+	void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
+
+	if (page == MAP_FAILED)
+		return bpf_maps_fault(o, LARDER_LOG_WARNING, "%s: can not be mapped for writing: "
+				      "%s: larder-bpf load makes another", path, strerror(errno));
+	(void)munmap(page, 1);	/* only tried */
+	return 0;
+}
+
 static int bpf_maps_check(const struct bpf_maps_opening *o, unsigned section, const char *path)
 {
 	struct bpf_map_info info = { 0 };
@@ -73,7 +86,7 @@ static int bpf_maps_check(const struct bpf_maps_opening *o, unsigned section, co
 				      "of %u are wanted (node.reactors was changed?): stop "
 				      "larderd, run larder-bpf load and start it again", path,
 				      info.max_entries, info.value_size, entries, value_size);
-	return 0;
+	return bpf_maps_try(o, o->maps->map[section], path);
 }
 
 static int bpf_maps_open_one(const struct bpf_maps_opening *o, unsigned section)

@@ -17,6 +17,7 @@
 #define CAUSE_WRITE 1
 #define CAUSE_VIEW 2
 #define STATUS_OK 0
+#define STATUS_TOO_SMALL 10	/* there, and no room for it */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -75,7 +76,7 @@ int BPF_USDT(on_op_done, __u64 op, __u64 tenant, __u64 opcode, __u64 status, __u
 	}
 	count_add(u->ops[opcode < ACCT_OPS ? opcode : 0], 1);
 	count_add(u->status[status & (ACCT_STATUSES - 1)], 1);
-	if (opcode == OP_GET && status == STATUS_OK)
+	if (opcode == OP_GET && (status == STATUS_OK || status == STATUS_TOO_SMALL))
 		count_add(u->get_hits, 1);
 	count_add(u->sum_ns[class & (ACCT_LATENCY_OPS - 1)], ns);
 	bucket = bucket_of(ns);

@@ -32,7 +32,7 @@ _Static_assert(ACCT_LATENCY_OPS == LARDER_LATENCY_OPS, "layout");
 _Static_assert(LARDER_OP_PUT == 0x20 && LARDER_OP_GET == 0x28 && LARDER_OP_EXISTS == 0x29, "wire");
 _Static_assert(LARDER_CAUSE_CLIENT_READ == 0 && LARDER_CAUSE_CLIENT_WRITE == 1 &&
 	       LARDER_CAUSE_VIEW == 2, "layout");
-_Static_assert(LARDER_OK == 0, "wire");
+_Static_assert(LARDER_OK == 0 && LARDER_TOO_SMALL == 10, "wire");
 _Static_assert(LARDER_LATENCY_GET == 0 && LARDER_LATENCY_PUT == 1 && LARDER_LATENCY_EXISTS == 2,
 	       "layout");
 

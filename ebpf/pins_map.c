@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -22,6 +23,7 @@ enum pins_found pins_look(const struct pins *p, unsigned section, char *why, siz
 	struct bpf_map_info info = { 0 };
 	uint32_t len = sizeof(info), value_size, entries;
 	char path[PINS_PATH];
+	void *page;
 	int fd, r;
 
 	pins_path(p, section, path);
@@ -32,13 +34,20 @@ enum pins_found pins_look(const struct pins *p, unsigned section, char *why, siz
 		return errno == ENOENT ? PINS_MISSING : PINS_OTHER;
 	}
 	r = bpf_obj_get_info_by_fd(fd, &info, &len);
+	page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	(void)close(fd);	/* the pin holds the map */
+	if (page != MAP_FAILED)
+		(void)munmap(page, 1);	/* only tried */
 	if (r < 0) {
 		(void)snprintf(why, size, "%s: what it is can not be told", path);
 		return PINS_OTHER;
 	}
 	if (info.type != BPF_MAP_TYPE_ARRAY || !(info.map_flags & BPF_F_MMAPABLE)) {
 		(void)snprintf(why, size, "%s: not an array that can be mapped", path);
+		return PINS_OTHER;
+	}
+	if (page == MAP_FAILED) {
+		(void)snprintf(why, size, "%s: can not be mapped for writing: frozen?", path);
 		return PINS_OTHER;
 	}
 	if (info.value_size == value_size && info.max_entries == entries) {
@@ -62,8 +71,9 @@ static struct btf *pins_btf(struct maps_btf *types)
 		r = btf__load_into_kernel(btf);
 	if (!r)
 		return btf;
-	pins_say("this kernel takes no BTF (%s): bpftool will show the maps as bytes; larderctl "
-		 "stats and larder-exporter show names", strerror(-r));
+	pins_say("%s (%s): bpftool will show the maps as bytes; larderctl stats and "
+		 "larder-exporter show names", r == -EPERM ? "no right to load BTF" :
+		 "this kernel takes no BTF", strerror(-r));
 	btf__free(btf);
 	return NULL;
 }

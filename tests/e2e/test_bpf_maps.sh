@@ -103,6 +103,14 @@ node_stop
 check "load over it" load
 says "which" "usage_2: not an array that can be mapped"
 says "anew" "6 of 7 maps"
+bpftool map freeze pinned "$BPF/limits_2"
+node_start || finish
+logged "a map that is frozen" "limits_2: can not be mapped for writing: Operation not permitted"
+works frozen
+node_stop
+check "load over it" load
+says "which" "limits_2: can not be mapped for writing"
+says "anew" "6 of 7 maps"
 check "for a group" "$loader" -c "$conf" --group nogroup load
 same "the group's mount" "750 root:nogroup" "$(stat -c '%a %U:%G' "$BPF")"
 same "the group's pins" "640 nogroup" "$(stat -c '%a %G' "$BPF"/*_2 | sort -u)"
