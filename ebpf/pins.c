@@ -227,6 +227,21 @@ int pins_load(const struct pins *p)
 	return r;
 }
 
+/* Is something there that is not the kernel's own? An umount would take it away. */
+static bool pins_of_others(const struct pins *p)
+{
+	DIR *d = opendir(p->dir);
+	struct dirent *e;
+	bool found = !d;
+
+	while (!found && (e = readdir(d)))
+		found = e->d_name[0] != '.' && strcmp(e->d_name, "maps.debug") != 0 &&
+			strcmp(e->d_name, "progs.debug") != 0;
+	if (d)
+		(void)closedir(d);	/* only read */
+	return found;
+}
+
 int pins_unload(const struct pins *p)
 {
 	char path[PINS_PATH];
@@ -249,8 +264,11 @@ int pins_unload(const struct pins *p)
 	if (n < 0)
 		return -1;
 	pins_say("%s: removed %d pins", p->dir, n);
-	/* what others pinned there keeps the mount */
-	if (rmdir(p->dir) < 0 && errno == EBUSY && umount(p->dir) < 0)
+	if (rmdir(p->dir) == 0 || errno != EBUSY)
+		return 0;
+	if (pins_of_others(p))
+		pins_say("%s: stays mounted: others have pinned something there", p->dir);
+	else if (umount(p->dir) < 0)
 		pins_say("%s: stays mounted: %s", p->dir, strerror(errno));
 	return 0;
 }

@@ -194,6 +194,11 @@ node_start || finish
 logged "that it counts in them" "counting in the BPF maps"
 works bytes
 node_stop
+bpftool map create "$BPF/others" type array key 4 value 8 entries 1 name others
+check "unload beside a pin of others" "$loader" -c "$conf" unload
+says "that it stays" "stays mounted: others have pinned something there"
+check "theirs is there" test -e "$BPF/others"
+rm "$BPF/others"
 check "unload" "$loader" -c "$conf" unload
 check "the mount is gone" bash -c "! mountpoint -q '$BPF'"
 node_start || finish
