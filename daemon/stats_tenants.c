@@ -65,6 +65,7 @@ static json_t *stats_tenant(const struct larder_gauges *g, const struct larder_u
 	stats_add(o, "get_hits", u->get_hits);
 	stats_add(o, "puts", u->ops[LARDER_OP_PUT] + u->ops[LARDER_OP_PUT_COMMIT]);
 	stats_add(o, "bytes_in", u->bytes[LARDER_CAUSE_CLIENT_WRITE]);
+	stats_add(o, "bytes_discarded", u->bytes[LARDER_CAUSE_DISCARDED]);
 	stats_add(o, "bytes_out",
 		  u->bytes[LARDER_CAUSE_CLIENT_READ] + u->bytes[LARDER_CAUSE_VIEW]);
 	stats_add(o, "refused", u->status[LARDER_NO_SPACE] + u->status[LARDER_QUOTA] +

@@ -87,6 +87,7 @@ static const char *maps_cause_name(unsigned cause)
 {
 	static const char *const names[LARDER_CAUSES] = {
 		"client_read", "client_write", "view", "rebuild", "replica", "prefetch", "cold",
+		"discarded",
 	};
 
 	return names[cause];

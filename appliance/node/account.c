@@ -50,6 +50,13 @@ void node_account_bytes(struct request *r, uint64_t bytes)
 	r->moved += bytes;
 }
 
+void node_account_discarded(struct session *s, uint64_t bytes)
+{
+	struct larder_usage *u = ledger_usage(session_node(s)->ledger, s->reactor->index, s->slot);
+
+	ledger_count(&u->bytes[LARDER_CAUSE_DISCARDED], bytes);
+}
+
 void node_account_hit(struct request *r, uint64_t bytes)
 {
 	ledger_count(&account_usage(r)->get_hit_bytes, bytes);

@@ -71,6 +71,8 @@ void node_payload_event(struct session *s, const struct transport_event *ev)
 	if (pages)
 		node_transfer_landed(&s->requests[cookie_request(ev->cookie)], ev->data,
 				     ev->length, ev->status);
+	else if (ev->status >= 0)
+		node_account_discarded(s, ev->length);
 	if (s->state == SESSION_OPEN && s->rx == RX_PAYLOAD && s->rx_left == 0 && s->rx_out == 0) {
 		s->rx_request = NULL;
 		s->codec->payload_over(s);

@@ -191,6 +191,8 @@ void node_account_start(struct request *r);
 void node_account_end(struct request *r);
 void node_account_bytes(struct request *r, uint64_t bytes);
 void node_account_hit(struct request *r, uint64_t bytes);
+/* Payload that came for no place. */
+void node_account_discarded(struct session *s, uint64_t bytes);
 
 /* One per operation family. */
 void node_op_ping(struct request *r);

@@ -141,6 +141,7 @@ static const char *metrics_cause(unsigned cause)
 {
 	static const char *const names[LARDER_CAUSES] = {
 		"client_read", "client_write", "view", "rebuild", "replica", "prefetch", "cold",
+		"discarded",
 	};
 
 	return names[cause];

@@ -80,6 +80,7 @@ class Ledger:
                 'status': counts(status, dict(enumerate(STATUSES))),
                 'refused': counts(refused, dict(enumerate(LIMITS))),
                 'bytes_out': cause[0], 'bytes_in': cause[1], 'bytes_view': cause[2],
+                'bytes_discarded': cause[7],
                 'evicted_objects': rest[6], 'evicted_bytes': rest[7]}
 
     def all(self):
@@ -126,6 +127,8 @@ def main():
             if other is None and not value:
                 continue
             if other is None and field in ('slot',):
+                continue
+            if field == 'bytes_discarded':  # no operation's, so no probe tells it
                 continue
             if other is None or other[field] != value:
                 print(f'{name}: {field}: ledger {value}, acct {other and other[field]}')

@@ -44,7 +44,7 @@ enum larder_cause {
 	LARDER_CAUSE_REPLICA,
 	LARDER_CAUSE_PREFETCH,
 	LARDER_CAUSE_COLD,
-	LARDER_CAUSE_RESERVED,
+	LARDER_CAUSE_DISCARDED,	/* came, and had no place: its PUT stored nothing */
 	LARDER_CAUSES
 };
 

@@ -91,7 +91,7 @@ static void every_word_is_named_but_the_reserved_ones(void **state)
 	} numbers[] = {
 		{ offsetof(struct larder_usage, ops), LARDER_OP_MAX, 25 },
 		{ offsetof(struct larder_usage, status), 32, LARDER_STATUS_COUNT },
-		{ offsetof(struct larder_usage, bytes), LARDER_CAUSES, LARDER_CAUSE_RESERVED },
+		{ offsetof(struct larder_usage, bytes), LARDER_CAUSES, LARDER_CAUSES },
 		{ offsetof(struct larder_usage, refused), LARDER_LEDGER_LIMITS, LARDER_LIMITS },
 	};
 	struct maps *m = *state;

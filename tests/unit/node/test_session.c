@@ -390,6 +390,12 @@ static void ledger__tells_what_happened(void **state)
 	assert_int_equal(u[0].get_hit_bytes, 3 * 300000);
 	assert_int_equal(u[0].bytes[LARDER_CAUSE_CLIENT_READ], 3 * 300000);
 	assert_int_equal(u[0].bytes[LARDER_CAUSE_CLIENT_WRITE], 2 * 300000);
+	assert_int_equal(u[0].bytes[LARDER_CAUSE_DISCARDED], 0);
+	/* it is there: what comes along has no place */
+	assert_int_equal(peer_put_key(p, ns, "k", 300000), LARDER_EXISTS_SAME);
+	rig_settle(r);
+	assert_int_equal(u[0].bytes[LARDER_CAUSE_CLIENT_WRITE], 2 * 300000);
+	assert_int_equal(u[0].bytes[LARDER_CAUSE_DISCARDED], 300000);
 	for (uint32_t i = 0; i < LARDER_LATENCY_BUCKETS; i++)
 		gets += l[0].buckets[LARDER_LATENCY_GET][i];
 	assert_int_equal(gets, 4);
