@@ -83,16 +83,6 @@ static const char *maps_limit_name(unsigned limit)
 	return limit < LARDER_LIMITS ? larder_limit_name(limit) : NULL;
 }
 
-static const char *maps_cause_name(unsigned cause)
-{
-	static const char *const names[LARDER_CAUSES] = {
-		"client_read", "client_write", "view", "rebuild", "replica", "prefetch", "cold",
-		"discarded",
-	};
-
-	return names[cause];
-}
-
 static const char *maps_latency_name(unsigned op)
 {
 	static const char *const names[LARDER_LATENCY_OPS] = { "get", "put", "exists", "other" };
@@ -106,7 +96,7 @@ static int maps_usage(struct maps_types *t)
 {
 	int ops = maps_named(t, "larder_ops", LARDER_OP_MAX, maps_op_name);
 	int status = maps_named(t, "larder_statuses", 32, maps_status_name);
-	int bytes = maps_named(t, "larder_bytes", LARDER_CAUSES, maps_cause_name);
+	int bytes = maps_named(t, "larder_bytes", LARDER_CAUSES, larder_cause_name);
 	int refused = maps_named(t, "larder_refused", LARDER_LEDGER_LIMITS, maps_limit_name);
 	int ages = maps_array(t, t->u64, LARDER_LEDGER_AGES);
 	int id = maps_struct(t, "larder_usage", sizeof(struct larder_usage));

@@ -4,7 +4,7 @@ EXPORTER_OBJS := $(call objs,$(wildcard daemon/exporter/*.c))
 EXPORTER_SHARED := $(call objs,$(addprefix daemon/ctl/,control.c ledger_read.c util.c))
 $(EXPORTER_OBJS): CPPFLAGS += -Idaemon
 
-$(BIN)/larder-exporter: $(EXPORTER_OBJS) $(EXPORTER_SHARED) $(call archives,base)
+$(BIN)/larder-exporter: $(EXPORTER_OBJS) $(EXPORTER_SHARED) $(call archives,view base)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) $^ -o $@ -lmicrohttpd -ljansson -lsystemd -lm $(ALL_LIBS)

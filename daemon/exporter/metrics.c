@@ -137,16 +137,6 @@ static const char *metrics_status(unsigned status)
 	return status < LARDER_STATUS_COUNT ? larder_status_name((int)status) : NULL;
 }
 
-static const char *metrics_cause(unsigned cause)
-{
-	static const char *const names[LARDER_CAUSES] = {
-		"client_read", "client_write", "view", "rebuild", "replica", "prefetch", "cold",
-		"discarded",
-	};
-
-	return names[cause];
-}
-
 static const char *metrics_limit(unsigned limit)
 {
 	return limit < LARDER_LIMITS ? larder_limit_name(limit) : NULL;
@@ -168,7 +158,7 @@ static const struct metrics_array metrics_arrays[] = {
 	{ "results_total", "Finished operations by how they ended.", "status", U(status), 32,
 	  metrics_status },
 	{ "payload_bytes_total", "Payload, each byte once, by why it moved.", "cause", U(bytes),
-	  LARDER_CAUSES, metrics_cause },
+	  LARDER_CAUSES, larder_cause_name },
 	{ "refused_total", "Requests (of leases keys) that a limit refused.", "limit", U(refused),
 	  LARDER_LEDGER_LIMITS, metrics_limit },
 	{ "evictions_by_age_total", "Evictions by the time since the last touch, below so many "

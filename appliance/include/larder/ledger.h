@@ -48,6 +48,9 @@ enum larder_cause {
 	LARDER_CAUSES
 };
 
+/* "client_read"; NULL for a number that is none. */
+const char *larder_cause_name(unsigned cause);
+
 /* Operation classes with a latency histogram. */
 enum larder_latency_op {
 	LARDER_LATENCY_GET, LARDER_LATENCY_PUT, LARDER_LATENCY_EXISTS, LARDER_LATENCY_OTHER,
